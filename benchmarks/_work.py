@@ -1,0 +1,136 @@
+"""The data that all contenders get, made from a seed so that no process has to send it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from _spec import Task
+    from numpy.typing import NDArray
+
+__all__ = ["WORK_TITLES", "Work", "make_work"]
+
+WORK_TITLES = {
+    "ints": "samples {x: int64, y: int64}; x counts up, y is random below 2^40",
+    "tokens": "samples {tokens: uint16[2048]}, Zipf-like below 50,000",
+    "blobs": "samples {data: bytes}, random, 90 to 110 kB each",
+}
+
+_POOL_BYTES = 128 << 20
+_VOCABULARY = 50_000
+_TOKENS_PER_SAMPLE = 2048
+
+
+class Work(Protocol):
+    """Samples one by one, as a user's loop would make them, and the same in batches."""
+
+    columns: Mapping[str, str]
+    """MDS encodings by column name."""
+
+    payload_bytes: int
+    """Bytes of all values, without any framing."""
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        """Yield each sample as a dict of Python ints, a numpy array or bytes."""
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Yield columns of many samples: numpy arrays, or lists of bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ints:
+    x: NDArray[np.int64]
+    y: NDArray[np.int64]
+    rows: list[tuple[int, int]]
+    """The same values as Python ints: making those is not the writer's work."""
+
+    columns: Mapping[str, str]
+    payload_bytes: int
+    batch_rows: int = 65_536
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        for x, y in self.rows:
+            yield {"x": x, "y": y}
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self.x), self.batch_rows):
+            part = slice(start, start + self.batch_rows)
+            yield {"x": self.x[part], "y": self.y[part]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    tokens: NDArray[np.uint16]
+    columns: Mapping[str, str]
+    payload_bytes: int
+    batch_rows: int = 1024
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        for row in self.tokens:
+            yield {"tokens": row}
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self.tokens), self.batch_rows):
+            yield {"tokens": self.tokens[start : start + self.batch_rows]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Blobs:
+    blobs: list[bytes]
+    """As many distinct values as fill the pool; a sample beyond takes the first again."""
+
+    num_samples: int
+    columns: Mapping[str, str]
+    payload_bytes: int
+    batch_rows: int = 64
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        blobs, num_blobs = self.blobs, len(self.blobs)
+        for i in range(self.num_samples):
+            yield {"data": blobs[i % num_blobs]}
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        blobs, num_blobs = self.blobs, len(self.blobs)
+        for start in range(0, self.num_samples, self.batch_rows):
+            stop = min(start + self.batch_rows, self.num_samples)
+            yield {"data": [blobs[i % num_blobs] for i in range(start, stop)]}
+
+
+def make_work(task: Task) -> Work:
+    """Make the data of `task`: equal in every process, whatever its numpy version."""
+    makers = {"ints": _make_ints, "tokens": _make_tokens, "blobs": _make_blobs}
+    return makers[task.work](task.num_samples, np.random.Generator(np.random.PCG64(task.seed)))
+
+
+def _make_ints(num_samples: int, rng: np.random.Generator) -> _Ints:
+    x = np.arange(num_samples, dtype=np.int64)
+    y = rng.integers(0, 1 << 40, num_samples, dtype=np.int64)
+    rows = list(zip(x.tolist(), y.tolist(), strict=True))
+    return _Ints(x, y, rows, {"x": "int64", "y": "int64"}, x.nbytes + y.nbytes)
+
+
+def _make_tokens(num_samples: int, rng: np.random.Generator) -> _Tokens:
+    # Ranks by frequency 1 / (rank + 2.7), looked up in a table of quantiles: drawing from the
+    # distribution itself would take longer than all the writers together.
+    shares = np.cumsum(1 / (np.arange(_VOCABULARY) + 2.7))
+    quantiles = (np.arange(1 << 20) + 0.5) / (1 << 20)
+    table = np.searchsorted(shares / shares[-1], quantiles).astype(np.uint16)
+    tokens = np.empty((num_samples, _TOKENS_PER_SAMPLE), np.uint16)
+    for start in range(0, num_samples, 1024):
+        part = tokens[start : start + 1024]
+        part[:] = table[rng.integers(0, 1 << 20, part.shape, dtype=np.uint32)]
+    columns = {"tokens": f"ndarray:uint16:{_TOKENS_PER_SAMPLE}"}
+    return _Tokens(tokens, columns, tokens.nbytes)
+
+
+def _make_blobs(num_samples: int, rng: np.random.Generator) -> _Blobs:
+    sizes = rng.integers(90_000, 110_001, min(num_samples, _POOL_BYTES // 100_000))
+    blobs = [rng.bytes(int(size)) for size in sizes]
+    rounds, rest = divmod(num_samples, len(blobs))
+    payload_bytes = rounds * sum(map(len, blobs)) + sum(map(len, blobs[:rest]))
+    return _Blobs(blobs, num_samples, {"data": "bytes"}, payload_bytes)

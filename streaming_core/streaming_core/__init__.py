@@ -1,0 +1,97 @@
+"""Stream data sets from object storage into training, and write them as MDS shards.
+
+The public names of both sides, loaded when first used: `import streaming_core` itself costs next to
+nothing, and imports neither numpy nor any optional dependency.
+
+Example:
+    >>> import streaming_core as streaming
+    >>> issubclass(streaming.errors.SchemaError, streaming.StreamingError)
+    True
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from streaming_core._version import __version__
+
+if TYPE_CHECKING:
+    from streaming_core import errors, testing
+    from streaming_core._format._mds import Encoding, mds_encodings
+    from streaming_core._index import ShardTable, load_index
+    from streaming_core._store import Store, open_store, register_store
+    from streaming_core.errors import StreamingError
+    from streaming_writer import (
+        CSVWriter,
+        JSONWriter,
+        MDSWriter,
+        TSVWriter,
+        XSVWriter,
+        merge_index,
+    )
+
+__all__ = [
+    "CSVWriter",
+    "Encoding",
+    "JSONWriter",
+    "MDSWriter",
+    "ShardTable",
+    "Store",
+    "StreamingError",
+    "TSVWriter",
+    "XSVWriter",
+    "__version__",
+    "errors",
+    "load_index",
+    "mds_encodings",
+    "merge_index",
+    "open_store",
+    "register_store",
+    "testing",
+]
+
+_SUBMODULES = frozenset({"errors", "testing"})
+_HOMES = {
+    "CSVWriter": "streaming_writer",
+    "Encoding": "streaming_core._format._mds",
+    "JSONWriter": "streaming_writer",
+    "MDSWriter": "streaming_writer",
+    "ShardTable": "streaming_core._index",
+    "Store": "streaming_core._store",
+    "StreamingError": "streaming_core.errors",
+    "TSVWriter": "streaming_writer",
+    "XSVWriter": "streaming_writer",
+    "load_index": "streaming_core._index",
+    "mds_encodings": "streaming_core._format._mds",
+    "merge_index": "streaming_writer",
+    "open_store": "streaming_core._store",
+    "register_store": "streaming_core._store",
+}
+
+
+def _load(name: str) -> object:
+    """Import what `name` stands for and keep it, so that this runs once per name."""
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _HOMES:
+        value: object = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    if not name.startswith("_"):
+        near = importlib.import_module("difflib").get_close_matches(name, __all__, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?" if near else "dir(streaming_core) lists the public names"
+        )
+        msg = f"{msg}; {hint}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # a visible __getattr__ would make type checkers accept any name
+    __getattr__ = _load

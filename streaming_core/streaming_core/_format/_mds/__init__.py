@@ -1,0 +1,33 @@
+"""MDS: samples as records of typed columns, found by offset."""
+
+from streaming_core._format._mds._arrays import DTYPE_CODES, ArrayEncoding, array_header, as_array
+from streaming_core._format._mds._encoding import Encoding, came
+from streaming_core._format._mds._objects import Str
+from streaming_core._format._mds._record import (
+    DECODE_ERRORS,
+    MDSColumns,
+    config_bytes,
+    encode_value,
+)
+from streaming_core._format._mds._registry import mds_encodings
+from streaming_core._format._mds._scalars import Int, Scalar
+from streaming_core._format._mds._shard import MDSShard, shard_header
+
+__all__ = [
+    "DECODE_ERRORS",
+    "DTYPE_CODES",
+    "ArrayEncoding",
+    "Encoding",
+    "Int",
+    "MDSColumns",
+    "MDSShard",
+    "Scalar",
+    "Str",
+    "array_header",
+    "as_array",
+    "came",
+    "config_bytes",
+    "encode_value",
+    "mds_encodings",
+    "shard_header",
+]

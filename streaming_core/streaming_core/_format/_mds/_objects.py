@@ -1,0 +1,75 @@
+"""Bytes, text, JSON and pickled objects."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+
+from streaming_core._format._mds._encoding import Encoding, came
+
+__all__ = ["JSON", "Bytes", "Pickle", "Str"]
+
+
+class Bytes(Encoding):
+    """Bytes as they are."""
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return `obj`, copied if it could still change."""
+        if isinstance(obj, bytes | bytearray | memoryview):
+            return bytes(obj)
+        msg = f"wanted bytes, came {came(obj)}"
+        raise TypeError(msg)
+
+    def decode(self, data: bytes) -> bytes:
+        """Return the bytes."""
+        return data
+
+
+class Str(Encoding):
+    """Text as UTF-8."""
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return the UTF-8 bytes of a str."""
+        if isinstance(obj, str):
+            return obj.encode()
+        msg = f"wanted str, came {came(obj)}"
+        raise TypeError(msg)
+
+    def decode(self, data: bytes) -> str:
+        """Return the text."""
+        return data.decode()
+
+
+class JSON(Encoding):
+    """Any JSON value; an array is written as nested lists."""
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return Python's default JSON text, ASCII-escaped."""
+        if isinstance(obj, np.ndarray):
+            obj = obj.tolist()
+        return json.dumps(obj).encode()
+
+    def decode(self, data: bytes) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the parsed value."""
+        return json.loads(data)
+
+
+class Pickle(Encoding):
+    """Any picklable object. Reading it can run code, so readers refuse it unless allowed."""
+
+    unsafe = True
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return the pickle of `obj`."""
+        try:
+            return pickle.dumps(obj)
+        except (pickle.PicklingError, AttributeError) as error:
+            msg = f"wanted a picklable object, came {came(obj)}: {error}"
+            raise TypeError(msg) from error
+
+    def decode(self, data: bytes) -> Any:  # noqa: ANN401 - any pickled value
+        """Return the unpickled object."""
+        return pickle.loads(data)  # noqa: S301 - only reached where the user allowed it

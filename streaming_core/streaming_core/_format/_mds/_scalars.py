@@ -1,0 +1,165 @@
+"""Numbers: fixed-size integers and floats, and numbers as text."""
+
+from __future__ import annotations
+
+import operator
+import struct
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streaming_core._format._mds._encoding import Encoding, came
+
+__all__ = ["SCALARS", "Int", "Scalar", "StrDecimal", "StrFloat", "StrInt"]
+
+
+def _single(obj: Any) -> Any:  # noqa: ANN401 - any user's value
+    """Unwrap an array of exactly one element; other values pass."""
+    return obj.item() if isinstance(obj, np.ndarray) and obj.size == 1 else obj
+
+
+def _whole(obj: Any) -> int:  # noqa: ANN401 - any user's value
+    """Return `obj` as an int if that loses nothing."""
+    obj = _single(obj)
+    if isinstance(obj, np.bool_):
+        return int(obj)
+    if isinstance(obj, float | np.floating) and float(obj).is_integer():
+        return int(obj)
+    try:
+        return operator.index(obj)
+    except TypeError:
+        msg = f"wanted a whole number, came {came(obj)}"
+        raise TypeError(msg) from None
+
+
+def _real(obj: Any) -> Any:  # noqa: ANN401 - any user's value
+    """Return `obj` as a number that numpy's float types take."""
+    obj = _single(obj)
+    if isinstance(obj, float | int | np.floating | np.integer | np.bool_):
+        return obj
+    if hasattr(obj, "__float__") and not isinstance(obj, np.ndarray | complex | np.complexfloating):
+        return float(obj)
+    msg = f"wanted a real number, came {came(obj)}"
+    raise TypeError(msg)
+
+
+class Scalar(Encoding):
+    """A number of one numpy type, little-endian; decodes to a numpy scalar."""
+
+    dtype: ClassVar[np.dtype[Any]]
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return the bytes of a number that fits the type without loss of magnitude."""
+        if self.dtype.kind == "f":
+            return self._encode_float(_real(obj))
+        value = _whole(obj)
+        info = np.iinfo(self.dtype)
+        if not info.min <= value <= info.max:
+            msg = f"wanted {self.dtype.name} in [{info.min}, {info.max}], came {came(value)}"
+            raise OverflowError(msg)
+        return value.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
+
+    def _encode_float(self, value: Any) -> bytes:  # noqa: ANN401 - one of numpy's or Python's reals
+        try:
+            with np.errstate(over="ignore"):
+                result = self.dtype.type(value)
+        except OverflowError:  # an int beyond every float
+            result = self.dtype.type(np.inf)
+        if np.isinf(result) and not (isinstance(value, float | np.floating) and np.isinf(value)):
+            msg = f"wanted {self.dtype.name} up to {np.finfo(self.dtype).max}, came {came(value)}"
+            raise OverflowError(msg)
+        return result.tobytes()
+
+    def decode(self, data: bytes) -> Any:  # noqa: ANN401 - a numpy scalar of `dtype`
+        """Return the numpy scalar."""
+        (value,) = np.frombuffer(data, self.dtype)
+        return value
+
+
+def _scalar(name: str) -> type[Scalar]:
+    dtype = np.dtype(name).newbyteorder("<")
+    return type(
+        name.capitalize(),
+        (Scalar,),
+        {
+            "dtype": dtype,
+            "size": dtype.itemsize,
+            "__doc__": f"A little-endian {name}; decodes to a numpy scalar.",
+            "__module__": __name__,
+        },
+    )
+
+
+SCALARS: dict[str, type[Scalar]] = {
+    name: _scalar(name)
+    for name in (
+        *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "float32", "float64"),
+    )
+}
+"""The fixed-size numeric encodings by name."""
+
+
+class Int(Encoding):
+    """A whole number as int64; decodes to a Python int."""
+
+    size = 8
+    _packer = struct.Struct("<q")
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return eight bytes."""
+        value = _whole(obj)
+        try:
+            return self._packer.pack(value)
+        except struct.error:
+            msg = f"wanted an int of 64 bits, came {came(value)}; use 'str_int' for larger ones"
+            raise OverflowError(msg) from None
+
+    def decode(self, data: bytes) -> int:
+        """Return the Python int."""
+        (value,) = self._packer.unpack(data)
+        return int(value)
+
+
+class StrInt(Encoding):
+    """A whole number of any size as decimal text."""
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return the decimal digits."""
+        return str(_whole(obj)).encode()
+
+    def decode(self, data: bytes) -> int:
+        """Return the Python int."""
+        return int(data.decode())
+
+
+class StrFloat(Encoding):
+    """A Python float as its shortest exact text."""
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return the text that Python's `str` gives for the float."""
+        return str(float(_real(obj))).encode()
+
+    def decode(self, data: bytes) -> float:
+        """Return the Python float."""
+        return float(data.decode())
+
+
+class StrDecimal(Encoding):
+    """A `decimal.Decimal` as its text."""
+
+    def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
+        """Return the text of the Decimal."""
+        if not isinstance(obj, Decimal):
+            msg = f"wanted a decimal.Decimal, came {came(obj)}"
+            raise TypeError(msg)
+        return str(obj).encode()
+
+    def decode(self, data: bytes) -> Decimal:
+        """Return the Decimal."""
+        try:
+            return Decimal(data.decode())
+        except ArithmeticError as error:
+            msg = f"not the text of a decimal: {data[:60]!r}"
+            raise ValueError(msg) from error

@@ -1,0 +1,48 @@
+"""From the raw bytes of a shard's files to its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from streaming_core._format._mds import MDSShard
+from streaming_core._format._text import open_text_shard
+from streaming_core.errors import ShardSizeError
+
+if TYPE_CHECKING:
+    from streaming_core._index import FileInfo, ShardInfo
+    from streaming_core._store import Buffer
+
+__all__ = ["Shard", "open_shard"]
+
+Shard: TypeAlias = Sequence[dict[str, Any]]
+"""The samples of one shard by number, each a dict by column."""
+
+
+def open_shard(
+    info: ShardInfo, files: Mapping[str, Buffer], *, allow_unsafe: bool = False
+) -> Shard:
+    """Return the samples of the shard `info`, whose decompressed files are given by role.
+
+    `files` has `raw`, and `raw_meta` where the format has one; the samples are views of them. Sizes and headers
+    are checked before anything is allocated or decoded, samples when they are asked for.
+
+    Raises:
+        ShardCorruptError: The bytes do not follow the format or the index; names shard and byte.
+        UnsafeEncodingError: A column's decoding can run code, and `allow_unsafe` is not given.
+    """
+    _check_size(info.raw, files["raw"])
+    if info.raw_meta is None:
+        return MDSShard(info, files["raw"], allow_unsafe=allow_unsafe)
+    _check_size(info.raw_meta, files["raw_meta"])
+    return open_text_shard(info, files["raw"], files["raw_meta"])
+
+
+def _check_size(file: FileInfo, data: Buffer) -> None:
+    size = memoryview(data).nbytes
+    if size != file.bytes:
+        msg = (
+            f"{file.basename}: the file has {size} bytes, the index says {file.bytes}; it was cut short, "
+            "or belongs to another version of the data set. Fetch or write it again"
+        )
+        raise ShardSizeError(msg)

@@ -1,0 +1,22 @@
+"""Named blobs in one place: the contract, its local and in-memory backends, and how to find one."""
+
+from __future__ import annotations
+
+from streaming_core._store._contract import Buffer, ByteRange, ObjectInfo, Store
+from streaming_core._store._local import LocalStore
+from streaming_core._store._lock import FolderLock
+from streaming_core._store._memory import MemoryStore
+from streaming_core._store._resolve import open_store, public_url, register_store
+
+__all__ = [
+    "Buffer",
+    "ByteRange",
+    "FolderLock",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectInfo",
+    "Store",
+    "open_store",
+    "public_url",
+    "register_store",
+]

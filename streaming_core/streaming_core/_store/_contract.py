@@ -1,0 +1,210 @@
+"""What every store offers, and the checks that all of them share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from streaming_core._names import name_problem
+from streaming_core.errors import ObjectTooLargeError, RangeError, UnsafeKeyError
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = [
+    "Buffer",
+    "ByteRange",
+    "ObjectInfo",
+    "Store",
+    "byte_views",
+    "check_key",
+    "check_prefix",
+    "check_ranges",
+    "check_size",
+    "resolve_ranges",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes to store; a NumPy array comes as `array.data`, and any shape or item type is taken."""
+
+ByteRange: TypeAlias = tuple[int, int | None]
+"""`(start, stop)`, end-exclusive; `(start, None)` runs to the end, `(-n, None)` is the last n."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store knows of an object without reading it.
+
+    Example:
+        >>> ObjectInfo("shard.00000.mds", 4096, "1f-9a").size
+        4096
+    """
+
+    key: str
+    """The object's name, relative to the store that was asked."""
+    size: int
+    """Its length in bytes."""
+    etag: str
+    """A text that changes whenever the object is written anew; its form is the store's own."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Named blobs in one place; an object appears whole or not at all.
+
+    Any number of threads may call any verb at once. A store pickles, survives a fork, compares
+    and hashes by its kind and root, and shows no secret in `repr`, `url` or errors. Every verb
+    blocks, and refuses a key that is no safe relative name before any I/O. Failures are
+    `StoreError` and its children.
+
+    Example:
+        >>> from streaming_core._store import MemoryStore
+        >>> isinstance(MemoryStore(), Store)
+        True
+    """
+
+    @property
+    def url(self) -> str:
+        """The store's root, without secrets; `open_store` takes it back."""
+        ...
+
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """Return the whole object.
+
+        Raises:
+            ObjectNotFoundError: There is none.
+            ObjectTooLargeError: It has more than `max_bytes` bytes; nothing of it was read.
+        """
+        ...
+
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> builtins.list[bytes]:
+        """Return one `bytes` for each range, in the order given; never a short one.
+
+        Raises:
+            ObjectNotFoundError: There is no such object.
+            RangeError: A range is malformed or not fully inside the object.
+        """
+        ...
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return size and etag of the object, or raise `ObjectNotFoundError`."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield every object whose key starts with the text `prefix`, in order of the keys."""
+        ...
+
+    def put(self, key: str, buffers: Sequence[Buffer], *, if_absent: bool = False) -> ObjectInfo:
+        """Publish the joined buffers under `key`, replacing what was there in one step.
+
+        The buffers are not kept and must not change during the call. A put that raises has
+        published nothing, unless only the confirmation was lost.
+
+        Raises:
+            AlreadyExistsError: `if_absent` was given and the object exists.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; a missing one is fine."""
+        ...
+
+    def child(self, prefix: str) -> Store:
+        """Return the same store rooted at the folder `prefix`, which need not exist."""
+        ...
+
+
+def check_key(key: str, *, url: str, operation: str) -> None:
+    """Raise `UnsafeKeyError` unless `key` is a safe relative name.
+
+    Example:
+        >>> check_key("part-0/shard.00000.mds", url="memory://a", operation="get")
+    """
+    problem = name_problem(key)
+    if problem is not None:
+        msg = f"{operation} in {url}: the key {key!r} is refused, {problem}; give a relative name"
+        raise UnsafeKeyError(msg)
+
+
+def check_prefix(prefix: str, *, url: str) -> None:
+    """Raise `UnsafeKeyError` unless some safe name starts with the text `prefix`.
+
+    Example:
+        >>> check_prefix("part-", url="memory://a")
+    """
+    # Whatever follows cannot mend a bad beginning, so one letter more makes it a whole name.
+    problem = name_problem(prefix + "x")
+    if problem is not None:
+        msg = f"list in {url}: no key can start with {prefix!r}, {problem}; give a relative prefix"
+        raise UnsafeKeyError(msg)
+
+
+def check_size(size: int, max_bytes: int | None, *, url: str, key: str) -> None:
+    """Raise `ObjectTooLargeError` if an object of `size` bytes is more than the caller allows.
+
+    Example:
+        >>> check_size(10, None, url="memory://a", key="x")
+    """
+    if max_bytes is not None and size > max_bytes:
+        msg = (
+            f"get {key!r} in {url}: the object has {size} bytes, more than the {max_bytes} "
+            "allowed; nothing was read. Check that it is the file you mean"
+        )
+        raise ObjectTooLargeError(msg)
+
+
+def check_ranges(ranges: Iterable[ByteRange], *, url: str, key: str) -> None:
+    """Raise `RangeError` if a range makes no sense for an object of any size.
+
+    Example:
+        >>> check_ranges([(0, 4), (4, None), (-8, None)], url="memory://a", key="x")
+    """
+    for start, stop in ranges:
+        if stop is not None and not 0 <= start <= stop:
+            msg = (
+                f"get_ranges {key!r} in {url}: the range ({start}, {stop}) is malformed; give "
+                "0 <= start <= stop, (start, None) for the rest, or (-n, None) for the last n bytes"
+            )
+            raise RangeError(msg)
+
+
+def resolve_ranges(
+    ranges: Iterable[ByteRange], size: int, *, url: str, key: str
+) -> list[tuple[int, int]]:
+    """Return each range as `(start, stop)` in an object of `size` bytes, or raise `RangeError`.
+
+    Example:
+        >>> resolve_ranges([(2, None), (-3, None)], 10, url="memory://a", key="x")
+        [(2, 10), (7, 10)]
+    """
+    check_ranges(ranges := list(ranges), url=url, key=key)
+    resolved: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        first = start + size if start < 0 else start
+        last = size if stop is None else stop
+        if not 0 <= first <= last <= size:
+            msg = (
+                f"get_ranges {key!r} in {url}: the range ({start}, {stop}) is not inside the "
+                f"object of {size} bytes; the object is shorter than expected, or is another one"
+            )
+            raise RangeError(msg)
+        resolved.append((first, last))
+    return resolved
+
+
+def byte_views(buffers: Iterable[Buffer]) -> list[memoryview]:
+    """Return flat byte views of the buffers that hold anything; copies only what is not contiguous.
+
+    Example:
+        >>> [len(view) for view in byte_views([b"abc", b"", bytearray(2)])]
+        [3, 2]
+    """
+    return [_flat(view) for buffer in buffers if (view := memoryview(buffer)).nbytes]
+
+
+def _flat(view: memoryview) -> memoryview:
+    try:
+        return view.cast("B")
+    except (TypeError, ValueError):  # strided, or an item type that cast() does not know
+        return memoryview(view.tobytes())

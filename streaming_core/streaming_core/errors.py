@@ -1,0 +1,225 @@
+"""Every error this project raises on purpose.
+
+One root, [`StreamingError`][]; each child also derives from the builtin a caller would expect
+(`ValueError`, `KeyError`, `FileNotFoundError`, …) and carries a stable `kind`, so that a script can
+tell errors apart without parsing messages. A message says where, what was required, what came and
+what to do. All of them pickle, because they travel from worker processes to the trainer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "AccessDeniedError",
+    "AlreadyExistsError",
+    "ChecksumError",
+    "DecompressionError",
+    "IndexInvalidError",
+    "IndexMissingError",
+    "MissingColumnError",
+    "MissingExtraError",
+    "ObjectNotFoundError",
+    "ObjectTooLargeError",
+    "OutputBusyError",
+    "OutputNotEmptyError",
+    "Problem",
+    "RangeError",
+    "ResumeError",
+    "SampleError",
+    "SchemaError",
+    "ShardCorruptError",
+    "ShardSizeError",
+    "StoreError",
+    "StreamingError",
+    "UnsafeEncodingError",
+    "UnsafeKeyError",
+    "WriterStateError",
+]
+
+
+class StreamingError(Exception):
+    """Root of all errors of this project."""
+
+    kind: ClassVar[str] = "streaming"
+    """Stable, machine-readable name of the error's class."""
+
+    def __str__(self) -> str:
+        """Return the plain message (a `KeyError` parent would quote it)."""
+        return str(self.args[0]) if self.args else ""
+
+
+# --- what a user hands in -------------------------------------------------------------------------
+
+
+class SchemaError(StreamingError, TypeError, ValueError):
+    """Columns, encodings, compression or hashes that cannot be used as given."""
+
+    kind = "schema"
+
+
+class SampleError(StreamingError, TypeError, ValueError):
+    """A sample that does not fit the columns: says column, what was wanted, what came, which sample."""
+
+    kind = "sample"
+
+
+class MissingColumnError(SampleError, KeyError):
+    """A sample or batch lacks a declared column."""
+
+    kind = "missing-column"
+
+
+class UnsafeEncodingError(StreamingError, PermissionError):
+    """Data that needs an encoding able to run code (`pkl`), without permission by name."""
+
+    kind = "unsafe-encoding"
+
+
+class MissingExtraError(StreamingError, ImportError):
+    """A feature needs an optional dependency that is not installed; names the extra to install."""
+
+    kind = "missing-extra"
+
+
+# --- what comes from outside ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a document."""
+
+    path: str
+    """Where, as a JSON path such as `$.shards[3].raw_data.bytes`."""
+    text: str
+    """What was required and what came."""
+    kind: str
+    """Machine-readable: `type`, `value`, `missing`, `range`, `name`, `duplicate`, `json`, …"""
+
+    def __str__(self) -> str:
+        """Return `path: text`."""
+        return f"{self.path}: {self.text}"
+
+
+class IndexInvalidError(StreamingError, ValueError):
+    """An index document that cannot be trusted; `problems` lists all that is wrong, not the first."""
+
+    kind = "index-invalid"
+    max_listed: ClassVar[int] = 20
+
+    def __init__(self, where: str, problems: tuple[Problem, ...]) -> None:
+        """Keep `problems` and build the message from the first `max_listed` of them."""
+        super().__init__(where, problems)
+        self.where = where
+        self.problems = problems
+
+    def __str__(self) -> str:
+        """List the problems, one a line."""
+        lines = [f"{self.where}: {len(self.problems)} problem(s) in the index"]
+        lines += [f"  {problem}" for problem in self.problems[: self.max_listed]]
+        if len(self.problems) > self.max_listed:
+            lines.append(f"  … and {len(self.problems) - self.max_listed} more")
+        return "\n".join(lines)
+
+
+class IndexMissingError(StreamingError, FileNotFoundError):
+    """No index where a data set was expected."""
+
+    kind = "index-missing"
+
+
+class ShardCorruptError(StreamingError, ValueError):
+    """A shard whose bytes do not follow its format."""
+
+    kind = "shard-corrupt"
+
+
+class ShardSizeError(ShardCorruptError):
+    """A shard file with another number of bytes than the index promises."""
+
+    kind = "shard-size"
+
+
+class ChecksumError(ShardCorruptError):
+    """A file whose hash differs from the recorded one."""
+
+    kind = "checksum"
+
+
+class DecompressionError(ShardCorruptError):
+    """Compressed bytes that are broken, or expand to another size than the index promises."""
+
+    kind = "decompression"
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class OutputNotEmptyError(StreamingError, FileExistsError):
+    """The place to write to already holds something, and nothing said what to do with it."""
+
+    kind = "output-not-empty"
+
+
+class OutputBusyError(StreamingError, FileExistsError):
+    """Another live process is writing to the same place."""
+
+    kind = "output-busy"
+
+
+class ResumeError(StreamingError, ValueError):
+    """An unfinished conversion cannot be continued with these settings; says what differs."""
+
+    kind = "resume"
+
+
+class WriterStateError(StreamingError, RuntimeError):
+    """A call that the writer's state does not allow, such as `write` after `finish`."""
+
+    kind = "writer-state"
+
+
+# --- storage --------------------------------------------------------------------------------------
+
+
+class StoreError(StreamingError, OSError):
+    """A store failed; the message names the URL and the operation, the cause is chained."""
+
+    kind = "store"
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """The store has no object under this key."""
+
+    kind = "not-found"
+
+
+class AlreadyExistsError(StoreError, FileExistsError):
+    """A create-only put found an object in its place."""
+
+    kind = "already-exists"
+
+
+class AccessDeniedError(StoreError, PermissionError):
+    """The store refused the credentials or the operation."""
+
+    kind = "access-denied"
+
+
+class RangeError(StoreError, ValueError):
+    """A byte range that is malformed or not fully inside the object."""
+
+    kind = "range"
+
+
+class ObjectTooLargeError(StoreError, ValueError):
+    """An object larger than the caller allowed; nothing of it was read."""
+
+    kind = "too-large"
+
+
+class UnsafeKeyError(StoreError, ValueError):
+    """A key that is no safe relative name, is reserved, or leads out of the store's folder."""
+
+    kind = "unsafe-key"

@@ -1,0 +1,160 @@
+"""The contract class itself: broken stores fail it, and the failure tells the author why."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+_BACKENDS = '''
+import threading
+
+import pytest
+from streaming_core.errors import ObjectNotFoundError
+from streaming_core.testing import FaultStore, MemoryStore, StoreContract
+
+
+class Broken(FaultStore):
+    """Works, but for what the children do wrong."""
+
+    def child(self, prefix):
+        store = super().child(prefix)
+        store.__class__ = type(self)
+        return store
+
+
+class Unordered(Broken):
+    def list(self, prefix=""):
+        return iter(list(super().list(prefix))[::-1])
+
+
+class ShortRanges(Broken):
+    def get_ranges(self, key, ranges):
+        data = self.get(key)
+        return [data[start:stop] for start, stop in ranges]
+
+
+class TwoSteps(Broken):
+    def put(self, key, buffers, *, if_absent=False):
+        body = b"".join(bytes(memoryview(buffer).tobytes()) for buffer in buffers)
+        super().put(key, [body[:1]], if_absent=if_absent)
+        threading.Event().wait(0.001)  # lets other threads look at it
+        return super().put(key, [body])
+
+
+class Forgetful(Broken):
+    def get(self, key, *, max_bytes=None):
+        try:
+            return super().get(key)
+        except ObjectNotFoundError:
+            return b""
+
+
+class LooksThenPuts(Broken):
+    def put(self, key, buffers, *, if_absent=False):
+        return super().put(key, buffers)
+
+
+class Same:
+    def __eq__(self, other):
+        return isinstance(other, Broken)
+
+    __hash__ = Broken.__hash__
+
+
+class AllEqual(Same, Broken):
+    pass
+
+
+class Trusting(Broken):
+    def head(self, key):
+        return self.get_info(key)
+
+    def get_info(self, key):
+        for info in self.list():
+            if info.key == key:
+                return info
+        raise ObjectNotFoundError(f"head {key!r} in {self.url}: none")
+
+
+def contract(kind):
+    class Test(StoreContract):
+        unsupported = {"shared-between-processes": "in memory"}
+
+        @pytest.fixture
+        def store(self):
+            return kind(MemoryStore())
+
+    return Test
+
+
+TestWorking = contract(Broken)
+TestUnordered = contract(Unordered)
+TestShortRanges = contract(ShortRanges)
+TestTwoSteps = contract(TwoSteps)
+TestForgetful = contract(Forgetful)
+TestLooksThenPuts = contract(LooksThenPuts)
+TestAllEqual = contract(AllEqual)
+TestTrusting = contract(Trusting)
+'''
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return what pytest prints for the broken backends."""
+    folder = tmp_path_factory.mktemp("backends")
+    (folder / "test_backends.py").write_text(_BACKENDS)
+    command = [sys.executable, "-m", "pytest", "-rfs", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    done = subprocess.run(
+        [*command, "test_backends.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+def _failed(report: str, backend: str) -> set[str]:
+    return set(
+        re.findall(rf"^FAILED test_backends\.py::Test{backend}::test_(\w+)", report, re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "caught_by"),
+    [
+        ("Unordered", {"lists_in_key_order", "lists_by_prefix", "serves_eight_threads"}),
+        ("ShortRanges", {"a_range_outside_is_an_error"}),
+        ("TwoSteps", {"a_reader_never_sees_a_mixture"}),
+        (
+            "Forgetful",
+            {"reading_what_is_missing_names_key_and_place", "refuses_more_than_max_bytes"},
+        ),
+        ("LooksThenPuts", {"create_only_refuses_an_existing_object", "create_only_has_one_winner"}),
+        ("AllEqual", {"compares_by_kind_and_root", "a_child_is_the_same_store_deeper"}),
+        ("Trusting", {"refuses_hostile_keys"}),
+    ],
+)
+def test_a_broken_store_is_caught(report: str, backend: str, caught_by: set[str]) -> None:
+    """Each way to break the contract fails the test that is about it."""
+    assert caught_by <= _failed(report, backend)
+
+
+def test_a_working_store_passes(report: str) -> None:
+    """What the broken ones are derived from has no failure."""
+    assert _failed(report, "Working") == set()
+
+
+def test_a_missing_ability_is_skipped_with_its_reason(report: str) -> None:
+    """The skip is shown with what the backend's author wrote."""
+    assert "shared-between-processes: in memory" in report
+
+
+def test_a_failure_shows_the_operands(report: str) -> None:
+    """The shipped assertions are rewritten as a project's own are."""
+    assert re.search(r"^E +At index 0 diff: ", report, re.MULTILINE)

@@ -1,0 +1,141 @@
+"""Records on their way into shards: reused buffers, cut where the limit says."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streaming_core.errors import SampleError
+from streaming_writer._cut import MAX_SHARD_BYTES, CutRule, plan_cuts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from streaming_writer._blocks import Block
+
+__all__ = ["Assembly", "Body", "BodyPool"]
+
+_FIRST_CAPACITY = 1 << 26
+
+
+class Body:
+    """The records of one shard, side by side in a buffer that is reused for later shards."""
+
+    __slots__ = ("_data", "_lengths", "count", "size")
+
+    def __init__(self) -> None:
+        """Make an empty one; memory comes with the first records."""
+        self._data = np.empty(0, np.uint8)
+        self._lengths: list[NDArray[np.int64]] = []
+        self.size = 0
+        """Bytes of all records."""
+        self.count = 0
+        """Number of records."""
+
+    def append(self, block: Block, start: int, stop: int) -> None:
+        """Copy records `start` to `stop` (exclusive) of `block` to the end."""
+        lengths = block.lengths[start:stop]
+        end = self.size + int(lengths.sum())
+        if end > len(self._data):
+            grown = np.empty(max(end, 2 * len(self._data), _FIRST_CAPACITY), np.uint8)
+            grown[: self.size] = self._data[: self.size]
+            self._data = grown
+        block.write(start, stop, self._data[self.size : end])
+        self._lengths.append(lengths)
+        self.size, self.count = end, self.count + stop - start
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Bytes of each record."""
+        return np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
+
+    @property
+    def data(self) -> memoryview:
+        """The records' bytes."""
+        return self._data.data[: self.size]
+
+    def clear(self) -> None:
+        """Forget the records and keep the memory."""
+        self._lengths.clear()
+        self.size = self.count = 0
+
+
+class BodyPool:
+    """A fixed number of bodies; when all are out, one waits for the next to come back."""
+
+    def __init__(self, count: int) -> None:
+        """Make `count` bodies."""
+        self._free: queue.SimpleQueue[Body] = queue.SimpleQueue()
+        for _ in range(count):
+            self._free.put(Body())
+
+    def take(self, *, timeout: float) -> Body | None:
+        """Return an empty body, or None if none came back within `timeout` seconds."""
+        try:
+            return self._free.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def give(self, body: Body) -> None:
+        """Hand a body back."""
+        body.clear()
+        self._free.put(body)
+
+
+class Assembly:
+    """The open shard, and the decision when it is full."""
+
+    def __init__(
+        self, rule: CutRule, *, take: Callable[[], Body], full: Callable[[Body], None], fresh: bool
+    ) -> None:
+        """Take bodies from `take` and hand each full one to `full`.
+
+        `fresh` says that no shard exists yet: only then may the first record leave an empty shard.
+        """
+        self._rule = rule
+        self._take = take
+        self._full = full
+        self._body: Body | None = None
+        self._ask_first = fresh
+
+    @property
+    def num_open(self) -> int:
+        """Number of records in the open shard."""
+        return self._body.count if self._body else 0
+
+    def add(self, block: Block) -> None:
+        """Append all records of `block`, finishing the shards that they fill."""
+        largest = int(block.lengths.max())
+        if largest + self._rule.base_bytes + self._rule.record_bytes > MAX_SHARD_BYTES:
+            msg = f"a sample of {largest} bytes; a shard holds at most {MAX_SHARD_BYTES}"
+            raise SampleError(msg)
+        for start, stop, cut in self._segments(block):
+            if cut:
+                self.close()
+            if start < stop:
+                self._open().append(block, start, stop)
+            self._ask_first = True
+
+    def _segments(self, block: Block) -> Iterator[tuple[int, int, bool]]:
+        body = self._body
+        counted = self._rule.base_bytes
+        if body:
+            counted += body.size + body.count * self._rule.record_bytes
+        cuts = plan_cuts(block.lengths, counted, self._rule, ask_first=self._ask_first)
+        starts, stops = [0, *cuts], [*cuts, len(block.lengths)]
+        for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            yield start, stop, i > 0
+
+    def _open(self) -> Body:
+        if self._body is None:
+            self._body = self._take()
+        return self._body
+
+    def close(self) -> None:
+        """Hand the open shard on, even if it is empty."""
+        body, self._body = self._open(), None
+        self._full(body)

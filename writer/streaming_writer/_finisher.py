@@ -1,0 +1,144 @@
+"""Full shards to durable files, in threads: hash, compress, put, note in the journal."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from streaming_core._codec import digest, digests
+from streaming_core._read import SUM_ALGORITHM
+from streaming_writer._assembly import Body, BodyPool
+from streaming_writer._journal import Journal, ShardRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming_writer._kind import ShardKind
+    from streaming_writer._opening import Opening
+    from streaming_writer._options import Options
+    from streaming_writer._output import Output
+    from streaming_writer._progress import Progress
+
+__all__ = ["Finisher"]
+
+_SECONDS_UNTIL_WARNING = 60.0
+_log = logging.getLogger("streaming_core.writer")
+
+
+class Finisher:
+    """Finishes shards side by side; what it writes does not depend on the number of threads.
+
+    At most `workers + 1` shards are in memory: whoever brings one more waits.
+    """
+
+    def __init__(
+        self,
+        kind: ShardKind,
+        output: Output,
+        options: Options,
+        opening: Opening,
+        *,
+        settings: Mapping[str, Any],
+        progress: Progress,
+    ) -> None:
+        """Go on after the shards of `opening`; `settings` are noted with the first shard."""
+        self._kind = kind
+        self._output = output
+        self._options = options
+        self._opening = opening
+        self._settings = settings
+        self._progress = progress
+        self._pool = BodyPool(options.workers() + 1)
+        self._executor = ThreadPoolExecutor(
+            options.workers(), thread_name_prefix="streaming-writer"
+        )
+        self._pending: list[Future[ShardRecord]] = []
+        self._checked = 0
+
+    def take(self) -> Body:
+        """Return an empty body, waiting for a shard to be finished if all are in use."""
+        while True:
+            self.check()
+            body = self._pool.take(timeout=_SECONDS_UNTIL_WARNING)
+            if body is not None:
+                return body
+            _log.warning(
+                "waiting for %s: no shard was finished in the last %.0f seconds",
+                self._output.stores[-1].url,
+                _SECONDS_UNTIL_WARNING,
+            )
+
+    def submit(self, body: Body) -> None:
+        """Take the body of the next shard and finish it in a thread."""
+        if not self._pending and self._opening.settings is None:
+            self._journal().begin(self._settings)
+        number = self._opening.first_number + len(self._opening.done) + len(self._pending)
+        self._pending.append(self._executor.submit(self._finish, number, body))
+
+    def check(self) -> None:
+        """Raise the first error that a thread met."""
+        while self._checked < len(self._pending) and self._pending[self._checked].done():
+            if not self._pending[self._checked].cancelled():
+                self._pending[self._checked].result()
+            self._checked += 1
+
+    def records(self) -> list[ShardRecord]:
+        """Wait for all shards and return them in order; raises what a thread met."""
+        return [*self._opening.done, *(future.result() for future in self._pending)]
+
+    def durable(self) -> list[ShardRecord]:
+        """Return the unbroken run of shards that are durable by now."""
+        found = list(self._opening.done)
+        for future in self._pending:
+            if not future.done() or future.cancelled() or future.exception():
+                break
+            found.append(future.result())
+        return found
+
+    def cancel(self) -> None:
+        """Drop the shards that no thread has begun."""
+        for future in self._pending:
+            future.cancel()
+
+    def stop(self) -> None:
+        """Drop what no thread has begun, and wait for the threads to end."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _journal(self) -> Journal:
+        return Journal(self._output.first)
+
+    def _finish(self, number: int, body: Body) -> ShardRecord:
+        try:
+            record = self._store_shard(number, body)
+        finally:
+            self._pool.give(body)
+        self._journal().record(number, record)
+        self._progress.add(shards=1)
+        return record
+
+    def _store_shard(self, number: int, body: Body) -> ShardRecord:
+        codec = self._options.codec()
+        entry: dict[str, Any] = {**self._kind.config, "samples": body.count}
+        sums: dict[str, str] = {}
+        for role in self._kind.roles:
+            entry[f"zip_{role}"] = None
+        for file in self._kind.files(body.lengths, body.data):
+            basename = f"shard.{number:05d}{file.suffix}"
+            buffers = file.buffers
+            entry[f"raw_{file.role}"] = self._info(basename, buffers)
+            if codec:
+                buffers = [codec.compress(buffers)]
+                basename += f".{codec.extension}"
+                entry[f"zip_{file.role}"] = self._info(basename, buffers)
+            sums[basename] = digest(SUM_ALGORITHM, buffers)
+            self._output.put(basename, buffers)
+        return ShardRecord(entry, sums)
+
+    def _info(self, basename: str, buffers: Any) -> Mapping[str, Any]:  # noqa: ANN401 - buffers
+        size = sum(len(memoryview(buffer).cast("B")) for buffer in buffers)
+        return {
+            "basename": basename,
+            "bytes": size,
+            "hashes": digests(self._options.hash_names(), buffers),
+        }

@@ -1,0 +1,180 @@
+"""One sample after another into records: the encoding is compiled once per set of columns."""
+
+from __future__ import annotations
+
+import operator
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from streaming_core._format._mds import Encoding, Int, MDSColumns, Scalar, came, encode_value
+from streaming_core.errors import MissingColumnError, SampleError
+from streaming_writer._blocks import Block, Bytes, PartsBlock
+
+__all__ = ["ENCODE_ERRORS", "Rows", "Sample", "compile_rows", "record_of", "refusal", "struct_code"]
+
+Sample = Mapping[str, Any]
+
+ENCODE_ERRORS = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+    struct.error,
+)
+"""What encoding raises on values that do not fit."""
+
+_BLOCK_BYTES = 1 << 20
+_BLOCK_RECORDS = 1 << 13
+
+
+class Rows(Protocol):
+    """Encodes samples as they come and gathers their records into blocks."""
+
+    first: int
+    """The number of the first sample after the last block."""
+
+    def add(self, sample: Sample) -> bool:
+        """Encode one sample; True when a block is ready. A bad sample leaves no trace."""
+        ...
+
+    def take(self) -> Block | None:
+        """Return the records gathered since the last call, if any."""
+        ...
+
+
+def struct_code(encoding: Encoding) -> str | None:
+    """Return the `struct` code that writes exactly what `encoding` does and refuses the rest.
+
+    Only integers and float64 have one: narrower floats may not keep every bit of a NaN.
+    """
+    if type(encoding) is Int:
+        return "q"
+    if isinstance(encoding, Scalar) and (encoding.dtype.kind in "iu" or encoding.dtype == "f8"):
+        return str(encoding.dtype.char).replace("l", "q").replace("L", "Q")
+    return None
+
+
+def refusal(columns: MDSColumns, sample: Any, number: int, cause: Exception) -> SampleError:  # noqa: ANN401 - any user's value
+    """Return the error that says which column of `sample` does not fit, and why."""
+    where = f"sample {number}"
+    if not isinstance(sample, Mapping):
+        msg = f"{where}: wanted a mapping of columns to values, came {came(sample)}"
+        return SampleError(msg)
+    for name, text, encoding in zip(columns.names, columns.texts, columns.encodings, strict=True):
+        if name not in sample:
+            names = ", ".join(repr(key) for key in sample)
+            return MissingColumnError(
+                f"{where}: column {name!r} is missing; the sample has {names}"
+            )
+        try:
+            encode_value(encoding, sample[name])
+        except ENCODE_ERRORS as error:
+            return SampleError(f"{where}, column {name!r} ({text}): {error}")
+    return SampleError(f"{where}: {cause}")
+
+
+class _PackedRows:
+    """Samples of plain numbers: one `struct` call each."""
+
+    def __init__(self, columns: MDSColumns, codes: str, first: int) -> None:
+        self._columns = columns
+        self._pack = struct.Struct("<" + codes).pack
+        self._get = operator.itemgetter(*columns.names)
+        self._one = len(columns.names) == 1
+        self._records: list[bytes] = []
+        self.first = first
+        self._full = min(_BLOCK_RECORDS, max(1, _BLOCK_BYTES // (columns.record_size or 1)))
+
+    def add(self, sample: Sample) -> bool:
+        records = self._records
+        try:
+            values = self._get(sample)
+            records.append(self._pack(values) if self._one else self._pack(*values))
+        except ENCODE_ERRORS as error:
+            records.append(self._slow(sample, error))
+        return len(records) >= self._full
+
+    def _slow(self, sample: Sample, error: Exception) -> bytes:
+        """Encode what `struct` refuses and encodings take, such as whole floats for ints."""
+        try:
+            return self._columns.encode(sample)
+        except ENCODE_ERRORS:
+            number = self.first + len(self._records)
+            raise refusal(self._columns, sample, number, error) from error
+
+    def take(self) -> Block | None:
+        records, self._records = self._records, []
+        self.first += len(records)
+        if not records:
+            return None
+        lengths = np.full(len(records), self._columns.record_size, np.int64)
+        return PartsBlock(records, 1, lengths)
+
+
+class _MixedRows:
+    """Samples of any columns: one call each, the lengths of the variable ones in front."""
+
+    def __init__(self, columns: MDSColumns, first: int) -> None:
+        self._columns = columns
+        self._encoders = [
+            (name, _encoder(encoding))
+            for name, encoding in zip(columns.names, columns.encodings, strict=True)
+        ]
+        self._head = struct.Struct(f"<{len(columns.variable)}I")
+        self._parts: list[Bytes] = []
+        self._lengths: list[int] = []
+        self._bytes = 0
+        self.first = first
+
+    def add(self, sample: Sample) -> bool:
+        try:
+            parts = [encode(sample[name]) for name, encode in self._encoders]
+            sizes = [len(part) for part in parts]
+            head = self._head.pack(*[sizes[i] for i in self._columns.variable])
+        except ENCODE_ERRORS as error:
+            number = self.first + len(self._lengths)
+            raise refusal(self._columns, sample, number, error) from error
+        self._parts.append(head)
+        self._parts += parts
+        size = len(head) + sum(sizes)
+        self._lengths.append(size)
+        self._bytes += size
+        return self._bytes >= _BLOCK_BYTES or len(self._lengths) >= _BLOCK_RECORDS
+
+    def take(self) -> Block | None:
+        if not self._lengths:
+            return None
+        lengths = np.array(self._lengths, np.int64)
+        block = PartsBlock(self._parts, 1 + len(self._encoders), lengths)
+        self.first += len(lengths)
+        self._parts, self._lengths, self._bytes = [], [], 0
+        return block
+
+
+def _encoder(encoding: Encoding) -> Callable[[Any], bytes]:
+    """Return `encode_value` for one encoding, without the questions it need not ask."""
+    encode = encoding.encode
+    if encoding.size is not None:
+        return lambda value: encode_value(encoding, value)
+    return lambda value: value if type(value) is bytes else encode(value)
+
+
+def record_of(columns: MDSColumns, sample: Sample) -> bytes:
+    """Return the record of one sample on its own."""
+    try:
+        return columns.encode(sample)
+    except ENCODE_ERRORS as error:
+        raise refusal(columns, sample, 0, error) from error
+
+
+def compile_rows(columns: MDSColumns, first: int) -> Rows:
+    """Return the fastest encoder for these columns; `first` is the next sample's number."""
+    codes = [struct_code(encoding) for encoding in columns.encodings]
+    if all(codes):
+        return _PackedRows(columns, "".join(code or "" for code in codes), first)
+    return _MixedRows(columns, first)

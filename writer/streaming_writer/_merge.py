@@ -1,0 +1,152 @@
+"""Joining data sets that lie in sub-folders into one, by its index."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from streaming_core._index import ShardTable, dump_index, merge_tables, parse_index
+from streaming_core._read import SUMS, format_sums, parse_sums
+from streaming_core._store import Store, open_store
+from streaming_core.errors import IndexMissingError, ObjectNotFoundError, SchemaError
+from streaming_writer._output import INDEX, Target, resolve_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["merge_index"]
+
+_READERS = 16
+_Part = tuple[str, ShardTable, dict[str, str]]
+
+
+def merge_index(
+    index_file_urls: Sequence[Target] | Target,
+    out: Target | None = None,
+    keep_local: bool = True,  # noqa: FBT001, FBT002 - the reference takes it by position
+    download_timeout: int = 60,  # noqa: ARG001 - taken for compatibility; stores have their own limits
+) -> None:
+    """Write one index over data sets in sub-folders, of any depth; their files stay where they are.
+
+    `merge_index(root)` joins every data set below the folder or URL `root`, in order of their
+    paths. `merge_index([index, …], root)` joins those whose `index.json` are listed, in that order;
+    all must lie below `root`. A pair (folder, URL) names the same place twice: it is read where it
+    is found first, and the index is written to both (only to the URL without `keep_local`).
+
+    Raises:
+        IndexMissingError: There is nothing to join, or a listed index is not there.
+        IndexInvalidError: An index is broken, or two data sets have a file of the same name.
+        SchemaError: A listed index does not lie below `root`.
+
+    Example:
+        >>> import tempfile
+        >>> from streaming_core import MDSWriter, load_index, merge_index
+        >>> root = tempfile.mkdtemp()
+        >>> for part in range(2):
+        ...     with MDSWriter(out=root, columns={"a": "int"}, part=part) as writer:
+        ...         writer.write({"a": part})
+        >>> merge_index(root)
+        >>> load_index(root).num_samples
+        2
+    """
+    root, listed = _arguments(index_file_urls, out)
+    stores = _stores(root)
+    keys = _found(stores) if listed is None else [_relative(item, root) for item in listed]
+    if not keys:
+        msg = f"{stores[0].url}: no data set in any folder below it (no {INDEX})"
+        raise IndexMissingError(msg)
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="streaming-merge") as readers:
+        tables = list(readers.map(lambda key: _table(stores, key), keys))
+        found = list(readers.map(lambda key: _sums(stores, key), keys))
+    parts = list(
+        zip((key.removesuffix(INDEX).rstrip("/") for key in keys), tables, found, strict=True)
+    )
+    if listed is None:
+        parts = _without_joined(parts)
+    merged = merge_tables([(prefix, table) for prefix, table, _ in parts])
+    sums = {f"{prefix}/{name}": value for prefix, _, own in parts for name, value in own.items()}
+    index = dump_index(merged.entries(), merged=True, extras=merged.extras)
+    for store in resolve_targets(
+        root, keep_local=keep_local or not isinstance(root, tuple), part=None
+    ):
+        if sums:
+            store.put(SUMS, [format_sums(sums)])
+        store.put(INDEX, [index])
+
+
+def _arguments(
+    first: Sequence[Target] | Target, out: Target | None
+) -> tuple[Target, Sequence[Target] | None]:
+    """Return the root and the listed indexes, None for all that are found below it."""
+    if isinstance(first, str | os.PathLike | tuple):
+        return (first, None) if out is None else (out, [first])
+    if out is None:
+        msg = (
+            "merge_index of a list needs the folder or URL above all of them: "
+            "merge_index([...], out)"
+        )
+        raise SchemaError(msg)
+    return out, first
+
+
+def _without_joined(parts: list[_Part]) -> list[_Part]:
+    """Leave out data sets whose shards an index further up names already."""
+    seen: set[str] = set()
+    kept: set[str] = set()
+    for prefix, table, _ in sorted(parts, key=lambda part: part[0].count("/")):
+        names = {f"{prefix}/{name}" for name in table.basenames("raw")}
+        if not names <= seen or not names:
+            kept.add(prefix)
+        seen |= names
+    return [part for part in parts if part[0] in kept]
+
+
+def _stores(target: Target) -> list[Store]:
+    return [open_store(part) for part in (target if isinstance(target, tuple) else (target,))]
+
+
+def _found(stores: Sequence[Store]) -> list[str]:
+    """Return the keys of all indexes in sub-folders, from the first store that has some."""
+    for store in stores:
+        keys = [info.key for info in store.list() if info.key.endswith(f"/{INDEX}")]
+        if keys:
+            return sorted(keys, key=lambda key: key.split("/"))
+    return []
+
+
+def _relative(item: Target, root: Target) -> str:
+    """Return the key below `root` of a listed index."""
+    items = item if isinstance(item, tuple) else (item,)
+    roots = root if isinstance(root, tuple) else (root,)
+    for one in items:
+        url = open_store(one).url
+        for base in roots:
+            lead = open_store(base).url.rstrip("/") + "/"
+            if url.startswith(lead) and url != lead + INDEX:
+                key = url.removeprefix(lead)
+                return key if key.endswith(INDEX) else f"{key.rstrip('/')}/{INDEX}"
+    msg = (
+        f"{items[0]!s} does not lie in a folder below {roots[0]!s}, so an index there cannot "
+        "name its shards"
+    )
+    raise SchemaError(msg)
+
+
+def _table(stores: Sequence[Store], key: str) -> ShardTable:
+    for store in stores:
+        try:
+            return parse_index(store.get(key), f"{store.url}/{key}")
+        except ObjectNotFoundError:
+            continue
+    msg = f"{stores[0].url}/{key}: no index there; did that part's writer finish?"
+    raise IndexMissingError(msg)
+
+
+def _sums(stores: Sequence[Store], key: str) -> dict[str, str]:
+    for store in stores:
+        try:
+            return parse_sums(store.get(key.removesuffix(INDEX) + SUMS))
+        except ObjectNotFoundError:
+            continue
+    return {}

@@ -1,0 +1,254 @@
+"""What a writer finds at its output, and where it goes on."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from streaming_core._index import ShardTable, parse_index
+from streaming_core._read import SUMS, parse_sums
+from streaming_core.errors import (
+    ObjectNotFoundError,
+    OutputNotEmptyError,
+    ResumeError,
+    SchemaError,
+)
+from streaming_writer._journal import JOURNAL, Journal, ShardRecord
+from streaming_writer._output import INDEX, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming_core._store import Store
+
+__all__ = [
+    "Base",
+    "Finished",
+    "Mode",
+    "Opening",
+    "check_finished",
+    "check_settings",
+    "prepare",
+]
+
+_SHARD = re.compile(r"shard\.(\d{5,})\..+")
+_log = logging.getLogger("streaming_core.writer")
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What to do with what is already there."""
+
+    exist_ok: bool = False
+    resume: bool = False
+    append: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.exist_ok and (self.resume or self.append):
+            msg = (
+                "exist_ok=True deletes what is there; it cannot go with resume=True or append=True"
+            )
+            raise SchemaError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A finished data set that shards are appended to."""
+
+    table: ShardTable
+    sums: Mapping[str, str]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this data set from the one it becomes."""
+        return {"fingerprint": self.table.fingerprint(), "samples": self.table.num_samples}
+
+    @property
+    def next_number(self) -> int:
+        """The first shard number that no shard of the folder itself uses."""
+        names = [
+            _SHARD.fullmatch(self.table.shard(i).raw.basename) for i in range(self.table.num_shards)
+        ]
+        return max((int(match[1]) + 1 for match in names if match), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A conversion that needs nothing more."""
+
+    table: ShardTable
+    samples: int
+    """How many samples it wrote; with `append` fewer than the table has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Where the writer goes on."""
+
+    settings: Mapping[str, Any] | None = None
+    """Those of the unfinished conversion that is continued, or None for a new one."""
+    done: list[ShardRecord] = field(default_factory=list)
+    """Shards that are durable already, in order."""
+    base: Base | None = None
+    """The data set that is appended to."""
+    finished: Finished | None = None
+    """Given if the conversion to continue is found finished."""
+
+    @property
+    def first_number(self) -> int:
+        """Number of the first shard of this conversion."""
+        return self.base.next_number if self.base else 0
+
+
+def prepare(output: Output, mode: Mode) -> Opening:
+    """Look at the output, clean up what a killed writer left, and say where to go on.
+
+    Raises `OutputNotEmptyError` if something is there and `mode` does not say what to do with it,
+    and `ResumeError` if what is there cannot be continued.
+    """
+    if mode.exist_ok:
+        output.clear()
+        return Opening()
+    keys = output.keys()
+    base = _base(output.first) if INDEX in keys else None
+    journal = Journal(output.first)
+    settings = journal.settings() if any(key.startswith(f"{JOURNAL}/") for key in keys) else None
+    if base is not None:
+        return _over_finished(output, mode, base, settings)
+    if not keys:
+        return Opening()
+    foreign = [key for key in keys if not _ours(key)]
+    if not mode.resume or (settings is None and foreign):
+        raise OutputNotEmptyError(
+            _not_empty(output, foreign or keys, unfinished=settings is not None)
+        )
+    if settings is not None and "base" in settings:
+        msg = (
+            f"{output.first.url}: shards were being appended, but the index they belong to is "
+            "gone; "
+            "put it back, or rebuild it with: streaming-core verify --fix"
+        )
+        raise ResumeError(msg)
+    return Opening(settings, _durable(output, journal, keys, 0, frozenset()))
+
+
+def _over_finished(
+    output: Output, mode: Mode, base: Base, settings: Mapping[str, Any] | None
+) -> Opening:
+    """Decide for an output that has an index."""
+    where, table = output.first.url, base.table
+    if not mode.append and not mode.resume:
+        raise OutputNotEmptyError(_not_empty(output, output.keys(), unfinished=False))
+    appending = settings.get("base") if settings else None
+    if not appending or appending["fingerprint"] != table.fingerprint():
+        # The index is the last step: a journal beside a newer index only waits to be removed.
+        Journal(output.first).end()
+        added = table.num_samples - (appending["samples"] if appending else 0)
+        if mode.resume and (appending or not mode.append):
+            return Opening(finished=Finished(table, added))
+        return Opening(base=base)
+    if not mode.append:
+        msg = (
+            f"{where}: the unfinished conversion appends; continue it with append=True, resume=True"
+        )
+        raise ResumeError(msg)
+    journal, known = Journal(output.first), frozenset(_basenames(table))
+    if mode.resume:
+        return Opening(
+            settings, _durable(output, journal, output.keys(), base.next_number, known), base
+        )
+    _log.warning("%s: dropping an unfinished append; resume=True would have continued it", where)
+    _remove(output, journal, output.keys(), base.next_number, known)
+    journal.end()
+    return Opening(base=base)
+
+
+def _base(store: Store) -> Base:
+    table = parse_index(store.get(INDEX), f"{store.url}/{INDEX}")
+    try:
+        sums = parse_sums(store.get(SUMS))
+    except ObjectNotFoundError:
+        sums = {}
+    return Base(table, sums)
+
+
+def _basenames(table: ShardTable) -> list[str]:
+    names: list[str] = []
+    for i in range(table.num_shards):
+        shard = table.shard(i)
+        files = (shard.raw, shard.zip, shard.raw_meta, shard.zip_meta)
+        names += [file.basename for file in files if file]
+    return names
+
+
+def _ours(key: str) -> bool:
+    return bool(_SHARD.fullmatch(key)) or key.startswith(f"{JOURNAL}/") or key == SUMS
+
+
+def _durable(
+    output: Output, journal: Journal, keys: list[str], first: int, known: frozenset[str]
+) -> list[ShardRecord]:
+    """Return the unbroken run of shards that are whole, and remove what lies beyond it."""
+    noted = set(journal.numbers())
+    done: list[ShardRecord] = []
+    while first + len(done) in noted:
+        record = journal.read(first + len(done))
+        if not all(output.has(name, size) for name, size in record.files().items()):
+            break
+        done.append(record)
+    _remove(output, journal, keys, first + len(done), known)
+    return done
+
+
+def _remove(
+    output: Output, journal: Journal, keys: list[str], first: int, known: frozenset[str]
+) -> None:
+    """Remove shards and notes from number `first` on, but never a file of the index."""
+    for number in journal.numbers():
+        if number >= first:
+            journal.forget(number)
+    for key in keys:
+        match = _SHARD.fullmatch(key)
+        if match and int(match[1]) >= first and key not in known:
+            output.delete(key)
+
+
+def _not_empty(output: Output, keys: list[str], *, unfinished: bool) -> str:
+    where = output.first.url
+    if unfinished:
+        return (
+            f"{where}: an unfinished conversion is here; continue it with resume=True, "
+            "or delete it and start anew with exist_ok=True"
+        )
+    what = "a finished data set" if INDEX in keys else f"{keys[0]!r}" if keys else "a folder"
+    more = f" and {len(keys) - 1} more" if INDEX not in keys and len(keys) > 1 else ""
+    ways = ["exist_ok=True deletes everything in it first"]
+    if INDEX in keys:
+        ways.insert(0, "append=True adds to it")
+    return (
+        f"{where}: the output is not empty, it holds {what}{more}; "
+        f"{', '.join(ways)}, or give another folder"
+    )
+
+
+def check_settings(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
+    """Raise `ResumeError` naming each setting that differs from those of before."""
+    differing = [
+        f"{key}: {found.get(key)!r} then, {wanted.get(key)!r} now"
+        for key in sorted({*found, *wanted} - {"base"})
+        if found.get(key) != wanted.get(key)
+    ]
+    if differing:
+        msg = f"{where}: cannot continue with other settings; {'; '.join(differing)}"
+        raise ResumeError(msg)
+
+
+def check_finished(table: ShardTable, config: Mapping[str, Any], where: str) -> None:
+    """Raise `ResumeError` if a finished data set is not what these settings would have written."""
+    keys = ("format", "column_names", "column_encodings", "columns")
+    wanted = {key: config[key] for key in keys if key in config}
+    if table.num_shards:
+        entry = table.entry(table.num_shards - 1)
+        check_settings({key: entry.get(key) for key in wanted}, wanted, where)

@@ -1,0 +1,94 @@
+"""The settings that all writers share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from streaming_core._codec import Compression, check_hashes, parse_compression
+from streaming_core.errors import SchemaError
+from streaming_writer._cut import MAX_SHARD_BYTES, CutRule, resolve_size_limit
+from streaming_writer._opening import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming_writer._kind import ShardKind
+
+__all__ = ["Options", "WriterOptions"]
+
+_MOST_WORKERS = 8
+
+
+class WriterOptions(TypedDict, total=False):
+    """Keyword arguments that every writer takes; see `MDSWriter` for what they mean."""
+
+    keep_local: bool
+    compression: str | None
+    hashes: Sequence[str] | None
+    size_limit: int | str | None
+    progress_bar: bool
+    max_workers: int | None
+    retry: int
+    exist_ok: bool
+    resume: bool
+    append: bool
+    part: int | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`WriterOptions` with their defaults, checked as a whole."""
+
+    keep_local: bool = False
+    compression: str | None = None
+    hashes: Sequence[str] | None = None
+    size_limit: int | str | None = 1 << 26
+    progress_bar: bool = False
+    max_workers: int | None = None
+    retry: int = 2
+    exist_ok: bool = False
+    resume: bool = False
+    append: bool = False
+    part: int | str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be used, before anything is touched."""
+        self.codec()
+        self.hash_names()
+        self.limit()
+        self.mode()
+        if self.max_workers is not None and self.max_workers < 1:
+            msg = f"max_workers must be at least 1, came {self.max_workers}"
+            raise SchemaError(msg)
+        if isinstance(self.part, int) and self.part < 0:
+            msg = f"part must be a number from 0 or a folder's name, came {self.part}"
+            raise SchemaError(msg)
+
+    def codec(self) -> Compression | None:
+        """Return the compression."""
+        return parse_compression(self.compression)
+
+    def hash_names(self) -> tuple[str, ...]:
+        """Return the hashes for the index, sorted."""
+        return check_hashes(self.hashes or ())
+
+    def limit(self) -> int | None:
+        """Return the size limit in bytes, or None."""
+        return resolve_size_limit(self.size_limit)
+
+    def mode(self) -> Mode:
+        """Return what to do with what is already there."""
+        return Mode(exist_ok=self.exist_ok, resume=self.resume, append=self.append)
+
+    def workers(self) -> int:
+        """Return the number of threads that finish shards."""
+        # More threads than cores, because each also waits for the disk or the network.
+        return self.max_workers or min(_MOST_WORKERS, (os.cpu_count() or 1) + 2)
+
+    def cut_rule(self, kind: ShardKind) -> CutRule:
+        """Return when shards of `kind` are cut."""
+        hard = MAX_SHARD_BYTES - kind.header_bytes
+        limit = min(self.limit() or hard, hard)
+        return CutRule(limit, kind.base_bytes, kind.record_bytes)

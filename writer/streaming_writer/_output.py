@@ -1,0 +1,151 @@
+"""Where a data set is written: one or two stores, of which the first keeps the journal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from streaming_core._store import Buffer, LocalStore, Store, open_store
+from streaming_core.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    ObjectNotFoundError,
+    OutputNotEmptyError,
+    SchemaError,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["INDEX", "Output", "Target", "resolve_targets"]
+
+INDEX = "index.json"
+Target = str | os.PathLike[str] | tuple[str | os.PathLike[str], str | os.PathLike[str]]
+"""A folder or URL, or a folder and a URL to write to both."""
+
+_T = TypeVar("_T")
+_FIRST_PAUSE_SECONDS = 0.5
+
+
+def resolve_targets(out: Target, *, keep_local: bool, part: int | str | None) -> list[Store]:
+    """Return the stores to write to: the local folder, if it is kept, then the remote one.
+
+    `out` is a folder, a URL, or a pair (folder, URL). A shard goes to a remote store from memory,
+    so a local folder is only touched where its copy stays.
+    """
+    if isinstance(out, tuple):
+        try:
+            folder, url = out
+        except ValueError:
+            msg = f"out must be a folder or URL, or a pair (folder, URL); came {out!r}"
+            raise SchemaError(msg) from None
+        stores = [open_store(folder), open_store(url)] if keep_local else [open_store(url)]
+    else:
+        stores = [open_store(out)]
+        if keep_local and not isinstance(stores[0], LocalStore):
+            stores.insert(0, open_store(tempfile.mkdtemp(prefix="streaming-")))
+    if part is None:
+        return stores
+    name = f"part-{part:05d}" if isinstance(part, int) else part
+    return [store.child(name) for store in stores]
+
+
+class Output:
+    """The stores of one writer, with one retry rule.
+
+    Threads may put side by side.
+    """
+
+    def __init__(self, stores: Sequence[Store], *, retry: int) -> None:
+        """Try each put up to `retry` times, at least once."""
+        self.stores = tuple(stores)
+        self._tries = max(1, retry)
+        self._over = threading.Event()
+
+    @property
+    def first(self) -> Store:
+        """The store that keeps the journal."""
+        return self.stores[0]
+
+    @property
+    def local(self) -> Path | None:
+        """The folder written to, or None if all is remote."""
+        return next((store.path for store in self.stores if isinstance(store, LocalStore)), None)
+
+    def put(self, key: str, buffers: Sequence[Buffer]) -> None:
+        """Publish an object in every store."""
+        for store in self.stores:
+            self._retried(store, partial(store.put, key, buffers))
+
+    def delete(self, key: str) -> None:
+        """Remove an object from every store."""
+        for store in self.stores:
+            self._retried(store, partial(store.delete, key))
+
+    def has(self, key: str, size: int) -> bool:
+        """Return whether every store has the object with this size."""
+        try:
+            return all(store.head(key).size == size for store in self.stores)
+        except ObjectNotFoundError:
+            return False
+
+    def _retried(self, store: Store, act: Callable[[], _T]) -> _T:
+        for attempt in range(self._tries):
+            try:
+                return act()
+            except (AccessDeniedError, AlreadyExistsError, ObjectNotFoundError):
+                raise
+            except StoreError:
+                # A full or broken disk does not get better by asking again; a network may.
+                if isinstance(store, LocalStore) or attempt + 1 == self._tries:
+                    raise
+                self._over.wait(_FIRST_PAUSE_SECONDS * 2**attempt)
+        raise AssertionError
+
+    def give_up(self) -> None:
+        """Let no pause between two tries last any longer."""
+        self._over.set()
+
+    def keys(self) -> list[str]:
+        """Return what the first store holds."""
+        return [info.key for info in self.first.list()]
+
+    def clear(self) -> None:
+        """Remove everything, the indexes first, so that no reader meets half a data set."""
+        for store in self.stores:
+            self._refuse_dangerous(store)
+            store.delete(INDEX)
+            if isinstance(store, LocalStore):
+                _empty_folder(store.path)
+            else:
+                for info in list(store.list()):
+                    store.delete(info.key)
+
+    @staticmethod
+    def _refuse_dangerous(store: Store) -> None:
+        if not isinstance(store, LocalStore):
+            return
+        path = store.path.resolve()
+        if path in {Path(path.anchor), Path.home().resolve(), Path.cwd(), *Path.cwd().parents}:
+            msg = (
+                f"{path}: exist_ok=True would delete everything in it, and it is the root, your "
+                "home "
+                "or the folder this program runs in; give a folder of its own"
+            )
+            raise OutputNotEmptyError(msg)
+
+
+def _empty_folder(path: Path) -> None:
+    if not path.is_dir():
+        return
+    for child in path.iterdir():
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child)
+        else:
+            child.unlink()

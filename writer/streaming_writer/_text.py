@@ -1,0 +1,224 @@
+"""The writers of JSON lines and separated values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from streaming_core._format._mds import came
+from streaming_core._format._text import JSONColumns, XSVColumns, XSVFormat, shard_meta
+from streaming_core.errors import MissingColumnError, SampleError, SchemaError
+from streaming_writer._arrow import is_arrow, python_columns
+from streaming_writer._blocks import PartsBlock
+from streaming_writer._kind import ShardFile
+from streaming_writer._options import Options, WriterOptions
+from streaming_writer._writer import Writer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streaming_core._store import Buffer
+    from streaming_writer._blocks import Block
+    from streaming_writer._mds_rows import Rows, Sample
+    from streaming_writer._output import Target
+
+__all__ = ["CSVWriter", "JSONWriter", "TSVWriter", "XSVWriter"]
+
+_BLOCK_BYTES = 1 << 20
+_INFERRED = {"int": "int", "str_int": "int", "float64": "float", "float32": "float", "str": "str"}
+
+
+class _TextRows:
+    """Samples into lines."""
+
+    def __init__(self, columns: JSONColumns | XSVColumns, first: int) -> None:
+        self._columns = columns
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self.first = first
+
+    def add(self, sample: Any) -> bool:  # noqa: ANN401 - checked here
+        number = self.first + len(self._lines)
+        if not isinstance(sample, Mapping):
+            msg = f"sample {number}: wanted a mapping of columns to values, came {came(sample)}"
+            raise SampleError(msg)
+        try:
+            line = self._columns.encode(sample)
+        except SampleError as error:
+            msg_0 = f"sample {number}: {error}"
+            raise type(error)(msg_0) from error
+        self._lines.append(line)
+        self._bytes += len(line)
+        return self._bytes >= _BLOCK_BYTES
+
+    def take(self) -> Block | None:
+        lines, self._lines, self._bytes = self._lines, [], 0
+        self.first += len(lines)
+        if not lines:
+            return None
+        return PartsBlock(lines, 1, np.fromiter(map(len, lines), np.int64, len(lines)))
+
+
+class _TextKind:
+    """Shards of lines, with a meta file each."""
+
+    base_bytes = 0
+    record_bytes = 0
+    roles = ("data", "meta")
+
+    def __init__(self, columns: JSONColumns | XSVColumns, options: Options) -> None:
+        self._columns = columns
+        self.name = columns.format
+        self.header_bytes = len(columns.header())
+        self.config = columns.config(
+            compression=options.compression,
+            hashes=options.hash_names(),
+            size_limit=options.limit(),
+        )
+
+    def rows(self, first: int) -> Rows:
+        return _TextRows(self._columns, first)
+
+    def batch(self, columns: Any, first: int) -> Block | None:  # noqa: ANN401 - a mapping or Arrow table
+        names = list(self._columns.columns)
+        given = python_columns(columns) if is_arrow(columns) else columns
+        missing = [name for name in names if name not in given]
+        if missing:
+            msg = f"column {missing[0]!r} is missing in the batch, which has {list(given)}"
+            raise MissingColumnError(msg)
+        values = [_plain(given[name]) for name in names]
+        if len({len(column) for column in values}) > 1:
+            lengths = {name: len(column) for name, column in zip(names, values, strict=True)}
+            msg = f"columns of a batch must have the same length, came {lengths}"
+            raise SampleError(msg)
+        rows = _TextRows(self._columns, first)
+        for row in zip(*values, strict=True):
+            rows.add(dict(zip(names, row, strict=True)))
+        return rows.take()
+
+    def record(self, sample: Sample) -> bytes:
+        return self._columns.encode(sample)
+
+    def files(self, lengths: NDArray[np.int64], body: Buffer) -> list[ShardFile]:
+        header = self._columns.header()
+        meta = shard_meta(lengths, start=len(header), config=self.config)
+        suffix = f".{self.name}"
+        return [
+            ShardFile("data", suffix, [header, body]),
+            ShardFile("meta", f"{suffix}.meta", [meta]),
+        ]
+
+
+def _plain(values: Any) -> list[Any]:  # noqa: ANN401 - an array or a list
+    """Return the values as Python objects."""
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _supported(columns: Mapping[str, str]) -> dict[str, str]:
+    """Return inferred or given columns with the encodings that text has: str, int, float."""
+    return {name: _INFERRED.get(text, text) for name, text in columns.items()}
+
+
+class JSONWriter(Writer):
+    """Writes samples as JSON lines, an offsets file per shard, and an index.
+
+    `columns` maps names to `str`, `int` or `float`; the other arguments are those of `MDSWriter`.
+
+    Example:
+        >>> import tempfile
+        >>> from streaming_core import JSONWriter, load_index
+        >>> folder = tempfile.mkdtemp()
+        >>> with JSONWriter(out=folder + "/data", columns={"text": "str"}) as out:
+        ...     out.write({"text": "a"})
+        >>> load_index(folder + "/data").num_samples
+        1
+    """
+
+    def __init__(
+        self,
+        *,
+        columns: Mapping[str, str] | None = None,
+        out: Target,
+        newline: str = "\n",
+        **options: Unpack[WriterOptions],
+    ) -> None:
+        """Lock the output and get ready; raises what the settings or the output do not allow."""
+
+        def kind(columns: Mapping[str, str], options: Options) -> _TextKind:
+            return _TextKind(JSONColumns(_supported(columns), newline=newline), options)
+
+        super().__init__(kind, columns, out, Options(**options))
+
+
+class XSVWriter(Writer):
+    """Writes samples as lines of values parted by `separator`, without quoting.
+
+    `columns` maps names to `str`, `int` or `float`; the other arguments are those of `MDSWriter`.
+
+    Example:
+        >>> import tempfile
+        >>> from streaming_core import XSVWriter, load_index
+        >>> folder = tempfile.mkdtemp()
+        >>> with XSVWriter(out=folder + "/data", columns={"a": "int"}, separator="|") as out:
+        ...     out.write({"a": 1})
+        >>> load_index(folder + "/data").num_samples
+        1
+    """
+
+    _format: XSVFormat = "xsv"
+
+    def __init__(
+        self,
+        *,
+        columns: Mapping[str, str] | None = None,
+        separator: str | None = None,
+        newline: str = "\n",
+        out: Target,
+        **options: Unpack[WriterOptions],
+    ) -> None:
+        """Lock the output and get ready; raises what the settings or the output do not allow."""
+        if self._format == "xsv" and not separator:
+            msg = "XSVWriter needs a separator, as in separator='|'"
+            raise SchemaError(msg)
+
+        def kind(columns: Mapping[str, str], options: Options) -> _TextKind:
+            text = XSVColumns(
+                _supported(columns), format=self._format, separator=separator, newline=newline
+            )
+            return _TextKind(text, options)
+
+        super().__init__(kind, columns, out, Options(**options))
+
+
+class CSVWriter(XSVWriter):
+    """Writes samples as lines of values parted by commas, without quoting.
+
+    Example:
+        >>> import tempfile
+        >>> from streaming_core import CSVWriter, load_index
+        >>> folder = tempfile.mkdtemp()
+        >>> with CSVWriter(out=folder + "/data", columns={"a": "int", "b": "str"}) as out:
+        ...     out.write({"a": 1, "b": "x"})
+        >>> load_index(folder + "/data").num_samples
+        1
+    """
+
+    _format: XSVFormat = "csv"
+
+
+class TSVWriter(XSVWriter):
+    r"""Writes samples as lines of values parted by tabs, without quoting.
+
+    Example:
+        >>> import tempfile
+        >>> from streaming_core import TSVWriter, load_index
+        >>> folder = tempfile.mkdtemp()
+        >>> with TSVWriter(out=folder + "/data", columns={"a": "int", "b": "str"}) as out:
+        ...     out.write({"a": 1, "b": "x"})
+        >>> load_index(folder + "/data").num_samples
+        1
+    """
+
+    _format: XSVFormat = "tsv"

@@ -1,0 +1,314 @@
+"""The engine of all writers: samples in, shards and index out, nothing lost on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from streaming_core._index import dump_index
+from streaming_core._read import SUMS, format_sums
+from streaming_core._store import LocalStore
+from streaming_core.errors import SchemaError, WriterStateError
+from streaming_writer._arrow import infer_arrow, is_arrow
+from streaming_writer._assembly import Assembly
+from streaming_writer._finisher import Finisher
+from streaming_writer._infer import InferringRows, infer_batch, infer_columns
+from streaming_writer._journal import Journal, ShardRecord
+from streaming_writer._opening import check_finished, check_settings, prepare
+from streaming_writer._output import INDEX, Output, Target, resolve_targets
+from streaming_writer._progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from streaming_writer._kind import ShardKind
+    from streaming_writer._mds_rows import Rows, Sample
+    from streaming_writer._options import Options
+
+__all__ = ["KindFactory", "Writer"]
+
+_log = logging.getLogger("streaming_core.writer")
+
+
+class KindFactory(Protocol):
+    """Makes the kind of shard once the columns are known."""
+
+    def __call__(self, columns: Mapping[str, str], options: Options) -> ShardKind:
+        """Return the kind of shard for `columns`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What exists once the columns are known."""
+
+    kind: ShardKind
+    assembly: Assembly
+    finisher: Finisher
+
+
+class _ClosedRows:
+    """Stands in for the encoder when nothing more is taken."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+        self.first = 0
+
+    def add(self, sample: object) -> bool:  # noqa: ARG002 - as other rows take it
+        raise WriterStateError(self._reason)
+
+    def take(self) -> None:
+        raise WriterStateError(self._reason)
+
+
+class Writer:
+    """Base of all writers. One thread at a time may call it; it cannot cross a fork.
+
+    Use it in a `with` block: leaving the block normally finishes the data set, leaving it by an
+    exception publishes no index and keeps what `resume=True` needs to go on.
+    """
+
+    def __init__(
+        self,
+        make_kind: KindFactory,
+        columns: Mapping[str, str] | None,
+        out: Target,
+        options: Options,
+    ) -> None:
+        """Lock the output, look at what is there, and get ready to write."""
+        self._make_kind = make_kind
+        self._options = options
+        stores = resolve_targets(out, keep_local=options.keep_local, part=options.part)
+        self._output = Output(stores, retry=options.retry)
+        self._progress = Progress(shown=options.progress_bar, label=str(stores[-1].url))
+        self._pid = os.getpid()
+        self._run: _Run | None = None
+        self._rows: Rows | InferringRows | _ClosedRows = InferringRows()
+        with contextlib.ExitStack() as held:
+            for store in stores:
+                if isinstance(store, LocalStore):
+                    held.enter_context(store.lock())
+                    store.sweep(all=True, recursive=True)
+            self._opening = prepare(self._output, options.mode())
+            if columns is None and self._opening.settings:
+                columns = self._opening.settings["columns"]
+            if columns is not None:
+                self._begin(columns)
+            elif self._opening.finished:
+                self._rows = _ClosedRows(self._finished_reason())
+            self._held = held.pop_all()
+        if self.num_safe_samples:
+            _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
+
+    # --- the face ---------------------------------------------------------------------------------
+
+    @property
+    def local(self) -> Path | None:
+        """The folder that is written to, or None if everything goes to a remote store."""
+        return self._output.local
+
+    @property
+    def num_safe_samples(self) -> int:
+        """How many samples of this conversion, from its first on, are durable by now.
+
+        After `resume=True`, skip that many of the source. It grows while shards are finished, so
+        read it before the first `write`, or keep it as the point from which a later run goes on.
+        """
+        if self._opening.finished:
+            return self._opening.finished.samples
+        done = self._run.finisher.durable() if self._run else self._opening.done
+        return sum(record.samples for record in done)
+
+    def write(self, sample: Sample) -> None:
+        """Write one sample: a mapping with a value for each column; other keys are left out.
+
+        The value is encoded before this returns, so arrays may be reused. Raises `SampleError`
+        saying what
+        does not fit (nothing of the sample is kept, and the writer goes on), or what a thread met
+        while it stored an earlier shard.
+        """
+        if self._rows.add(sample):
+            self._drain()
+
+    def write_batch(self, columns: Any) -> None:  # noqa: ANN401 - a mapping or any Arrow table
+        """Write many samples given as columns: a mapping of arrays or lists, or an Arrow table.
+
+        Gives the same files as `write` of each row. A batch with a value that does not fit raises
+        `SampleError` and is left out whole.
+        """
+        if isinstance(self._rows, InferringRows) and not self._rows.samples:
+            self._begin(infer_arrow(columns) if is_arrow(columns) else infer_batch(columns))
+        run = self._drained()
+        block = run.kind.batch(columns, self._rows.first)
+        if block is None:
+            return
+        run.assembly.add(block)
+        count = len(block.lengths)
+        self._rows.first += count
+        self._progress.add(samples=count, size=int(block.lengths.sum()))
+
+    def finish(self) -> None:
+        """Store what is left, publish the index, and end. Once it returns, everything is durable.
+
+        Raises what a thread met; then no index is published. Calling it again does nothing.
+        """
+        if isinstance(self._rows, _ClosedRows):
+            self._close("the writer is finished")
+            return
+        try:
+            self._finish()
+        except BaseException:
+            self._abort()
+            raise
+        self._close("the writer is finished")
+
+    def cancel_future_jobs(self) -> None:
+        """Drop the shards that no thread has begun to store; `finish` will then raise."""
+        if self._run:
+            self._run.finisher.cancel()
+
+    def encode_sample(self, sample: Sample) -> bytes:
+        """Return the record of a sample without writing it."""
+        return self._known_kind().record(sample)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the settings as the index holds them for each shard."""
+        return dict(self._known_kind().config)
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Finish, or, if the block raised, stop without an index."""
+        if kind is None:
+            self.finish()
+            return
+        self._abort()
+
+    # --- within -----------------------------------------------------------------------------------
+
+    def _begin(self, columns: Mapping[str, str]) -> None:
+        """Get ready for samples of these columns."""
+        kind = self._make_kind(columns, self._options)
+        opening, where = self._opening, self._output.first.url
+        if opening.finished:
+            check_finished(opening.finished.table, kind.config, where)
+            self._rows = _ClosedRows(self._finished_reason())
+            return
+        settings = {**kind.config, "columns": dict(columns)}
+        if opening.settings:
+            check_settings(opening.settings, settings, where)
+        if opening.base:
+            check_finished(opening.base.table, kind.config, where)
+            settings["base"] = opening.base.identity()
+        finisher = Finisher(
+            kind, self._output, self._options, opening, settings=settings, progress=self._progress
+        )
+        fresh = not opening.done and not opening.base
+        assembly = Assembly(
+            self._options.cut_rule(kind), take=finisher.take, full=finisher.submit, fresh=fresh
+        )
+        self._run = _Run(kind, assembly, finisher)
+        self._rows = kind.rows(sum(record.samples for record in opening.done))
+
+    def _drain(self) -> None:
+        """Move the encoded samples into shards."""
+        if isinstance(self._rows, InferringRows):
+            self._settle(self._rows.samples)
+            return
+        if os.getpid() != self._pid:
+            msg = (
+                "this writer was made in another process and its threads are not here; make "
+                "one in each process "
+                "with part=i, and join the parts with merge_index"
+            )
+            raise WriterStateError(msg)
+        block = self._rows.take()
+        if block is not None and self._run is not None:
+            self._run.assembly.add(block)
+            self._progress.add(samples=len(block.lengths), size=int(block.lengths.sum()))
+
+    def _drained(self) -> _Run:
+        self._drain()
+        if self._run is None:
+            msg = "no columns are known yet"
+            raise WriterStateError(msg)
+        return self._run
+
+    def _settle(self, samples: Sequence[Sample]) -> None:
+        """Settle the columns by the first samples, and write these."""
+        self._begin(infer_columns(samples))
+        for sample in samples:
+            self.write(sample)
+        self._drain()
+
+    def _finish(self) -> None:
+        if isinstance(self._rows, InferringRows):
+            if self._rows.samples:
+                self._settle(self._rows.samples)
+        else:
+            self._drain()
+        records: list[ShardRecord] = []
+        if self._run is not None:
+            if self._run.assembly.num_open:
+                self._run.assembly.close()
+            records = self._run.finisher.records()
+        self._publish(records)
+
+    def _publish(self, records: Sequence[ShardRecord]) -> None:
+        base = self._opening.base
+        entries = [*(base.table.entries() if base else ()), *(record.entry for record in records)]
+        sums = dict(base.sums) if base else {}
+        for record in records:
+            sums.update(record.sums)
+        if sums:
+            self._output.put(SUMS, [format_sums(sums)])
+        extras = base.table.extras if base else None
+        self._output.put(INDEX, [dump_index(entries, extras=extras)])
+        Journal(self._output.first).end()
+
+    def _abort(self) -> None:
+        """Stop without an index; what is durable stays for `resume=True`."""
+        self._output.give_up()
+        if self._run:
+            self._run.finisher.stop()
+        if not isinstance(self._rows, _ClosedRows):
+            _log.warning(
+                "%s: stopped without an index; %d samples are safe, resume=True goes on after them",
+                self._output.first.url,
+                self.num_safe_samples,
+            )
+        self._close("the writer has stopped after an error")
+
+    def _close(self, reason: str) -> None:
+        """End the threads and give the lock back."""
+        if self._run:
+            self._run.finisher.stop()
+        self._progress.close()
+        self._held.close()
+        self._rows = _ClosedRows(reason)
+
+    def _finished_reason(self) -> str:
+        samples = self._opening.finished.samples if self._opening.finished else 0
+        return (
+            f"{self._output.first.url}: the conversion to resume is finished, with {samples} "
+            "samples, "
+            "and takes no more; skip the first num_safe_samples, or add others with append=True"
+        )
+
+    def _known_kind(self) -> ShardKind:
+        if self._run is None:
+            msg = "the columns are not known: give columns, or write some samples first"
+            raise SchemaError(msg)
+        return self._run.kind
