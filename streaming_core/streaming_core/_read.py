@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._codec import digest, digests, parse_compression
 from streaming_core._format import Shard, open_shard
@@ -16,20 +17,33 @@ if TYPE_CHECKING:
 
 __all__ = ["SUMS", "SUM_ALGORITHM", "fetch_shard", "format_sums", "iterate_samples", "parse_sums"]
 
-SUMS = "checksums.xxh128"
+SUMS: Final = "checksums.xxh128"
 """The file beside the index with a hash of every shard file, as `xxhsum` writes and checks them."""
-SUM_ALGORITHM = "xxh3_128"
+SUM_ALGORITHM: Final = "xxh3_128"
+_SUM_LINE: Final = re.compile(r"([0-9a-fA-F]{32})  ([^\n]+)\n")
 
 
 def parse_sums(data: bytes) -> dict[str, str]:
-    """Return the hash of each file by name.
+    """Return the hash of each file by name; `ChecksumError` names the line that is none.
 
     Example:
         >>> parse_sums(format_sums({"shard.00000.mds": "99aa06d3014798d86001c324468d497f"}))
         {'shard.00000.mds': '99aa06d3014798d86001c324468d497f'}
     """
-    lines = (line.split("  ", 1) for line in data.decode().splitlines())
-    return {name: value for value, name in lines}
+    text = data.decode(errors="replace")
+    sums: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        line = _SUM_LINE.match(text, at)
+        if line is None:
+            msg = (
+                f"{SUMS}, line {len(sums) + 1}: wanted a hash of 32 hex digits, two spaces and a "
+                f"file's name, came {text[at : at + 80]!r}. Write the file again with xxhsum -H2"
+            )
+            raise ChecksumError(msg)
+        sums[line[2]] = line[1].lower()
+        at = line.end()
+    return sums
 
 
 def format_sums(sums: Mapping[str, str]) -> bytes:
@@ -37,7 +51,7 @@ def format_sums(sums: Mapping[str, str]) -> bytes:
 
     Example:
         >>> format_sums({"a": "99aa06d3014798d86001c324468d497f"})
-        b'99aa06d3014798d86001c324468d497f  a\\n'
+        b'99aa06d3014798d86001c324468d497f  a\n'
     """
     return "".join(f"{value}  {name}\n" for name, value in sums.items()).encode()
 
@@ -68,7 +82,7 @@ def fetch_shard(
             continue
         data = _get(store, packed or raw, sums or {})
         if packed is not None and codec is not None:
-            data = codec.decompress(data, raw.bytes)
+            data = codec.decompress(data, raw.bytes, where=packed.basename)
             _check_hashes(raw, data)
         files[role] = data
     return open_shard(info, files, allow_unsafe=allow_unsafe)
@@ -79,17 +93,16 @@ def _get(store: Store, file: FileInfo, sums: Mapping[str, str]) -> bytes:
     if size != file.bytes:
         msg = (
             f"{file.basename}: the file in {store.url} has {size} bytes, the index says "
-            f"{file.bytes}; "
-            "it was cut short, or belongs to another version of the data set. Fetch or write "
-            "it again"
+            f"{file.bytes}; it was cut short, or belongs to another version of the data set. Fetch "
+            "or write it again"
         )
         raise ShardSizeError(msg)
     data = store.get(file.basename, max_bytes=file.bytes)
     wanted = sums.get(file.basename)
     if wanted is not None and (came := digest(SUM_ALGORITHM, [data])) != wanted:
         msg = (
-            f"{file.basename}: the file's {SUM_ALGORITHM} is {came}, {SUMS} says {wanted}; its "
-            "bytes have changed"
+            f"{file.basename}: the {SUM_ALGORITHM} is {came}, {SUMS} says {wanted}; its bytes have "
+            "changed since it was written"
         )
         raise ChecksumError(msg)
     _check_hashes(file, data)

@@ -40,9 +40,7 @@ def test_blocks_are_cut_as_single_records_are(
     assert plan == _one_by_one(lengths, base + used, rule, ask_first=ask_first)
 
 
-@given(
-    lengths=st.lists(st.integers(0, 60), min_size=1, max_size=60), split=st.integers(0, 60)
-)
+@given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=60), split=st.integers(0, 60))
 def test_cuts_do_not_depend_on_how_records_are_grouped(lengths: list[int], split: int) -> None:
     """Two blocks give the cuts of one."""
     rule = CutRule(100, 10, 4)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.golden import same_value
 
 from streaming_core import (
     CSVWriter,
@@ -24,7 +25,9 @@ from streaming_core import (
     open_store,
 )
 from streaming_core._read import iterate_samples
-from tests.golden import same_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Column = tuple[str, st.SearchStrategy[Any]]
 
@@ -97,7 +100,7 @@ def test_write_and_write_batch_and_any_threads_give_the_same_files(
     """One by one, in batches of any size, mixed, with 1, 2 and 8 threads: the same bytes."""
     columns, samples = data
     bounds = sorted({0, len(samples), *(min(cut, len(samples)) for cut in cuts)})
-    pieces = [samples[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [samples[a:b] for a, b in itertools.pairwise(bounds)]
 
     def one_by_one(writer: MDSWriter) -> None:
         for sample in samples:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.golden import GOLDEN, golden_values
 
 from streaming_core import CSVWriter, JSONWriter, MDSWriter, load_index, open_store
 from streaming_core._codec import parse_compression
 from streaming_core._read import fetch_shard
-from tests.golden import GOLDEN, golden_values
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WRITERS = {"jsonl": JSONWriter, "csv": CSVWriter}
 NAMES = [path.parent.name for path in sorted(GOLDEN.glob("*/values.json"))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._codec import digest, digests
@@ -85,7 +85,12 @@ class Finisher:
 
     def records(self) -> list[ShardRecord]:
         """Wait for all shards and return them in order; raises what a thread met."""
+        self.settle()
         return [*self._opening.done, *(future.result() for future in self._pending)]
+
+    def settle(self) -> None:
+        """Wait until all that was submitted is stored, or until something fails."""
+        wait(self._pending, return_when=FIRST_EXCEPTION)
 
     def durable(self) -> list[ShardRecord]:
         """Return the unbroken run of shards that are durable by now."""
@@ -95,11 +100,6 @@ class Finisher:
                 break
             found.append(future.result())
         return found
-
-    def cancel(self) -> None:
-        """Drop the shards that no thread has begun."""
-        for future in self._pending:
-            future.cancel()
 
     def stop(self) -> None:
         """Drop what no thread has begun, and wait for the threads to end."""

@@ -37,6 +37,7 @@ class MDSKind:
     def __init__(self, columns: Mapping[str, str], options: Options) -> None:
         """Look the encodings up."""
         self._columns = MDSColumns(columns)
+        self._block_bytes = options.block_bytes()
         self.config = self._columns.config(
             compression=options.compression,
             hashes=options.hash_names(),
@@ -47,7 +48,7 @@ class MDSKind:
 
     def rows(self, first: int) -> Rows:
         """Return an encoder of samples; `first` is the next sample's number."""
-        return compile_rows(self._columns, first)
+        return compile_rows(self._columns, first, self._block_bytes)
 
     def batch(self, columns: Any, first: int) -> Block | None:  # noqa: ANN401 - a mapping or Arrow table
         """Encode a batch of columns."""

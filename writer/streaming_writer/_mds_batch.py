@@ -79,6 +79,9 @@ def encode_batch(columns: MDSColumns, batch: Mapping[str, Any], first: int) -> B
 
 def _aligned(columns: MDSColumns, batch: Mapping[str, Any]) -> list[Any]:
     """Return the columns' values in file order, all of one length."""
+    if not isinstance(batch, Mapping):
+        msg = f"wanted a mapping of columns to values, or an Arrow table; came {came(batch)}"
+        raise SampleError(msg)
     values: list[Any] = []
     for name in columns.names:
         if name not in batch:

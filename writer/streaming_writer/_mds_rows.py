@@ -28,7 +28,6 @@ ENCODE_ERRORS = (
 )
 """What encoding raises on values that do not fit."""
 
-_BLOCK_BYTES = 1 << 20
 _BLOCK_RECORDS = 1 << 13
 
 
@@ -81,14 +80,14 @@ def refusal(columns: MDSColumns, sample: Any, number: int, cause: Exception) -> 
 class _PackedRows:
     """Samples of plain numbers: one `struct` call each."""
 
-    def __init__(self, columns: MDSColumns, codes: str, first: int) -> None:
+    def __init__(self, columns: MDSColumns, codes: str, first: int, block_bytes: int) -> None:
         self._columns = columns
         self._pack = struct.Struct("<" + codes).pack
         self._get = operator.itemgetter(*columns.names)
         self._one = len(columns.names) == 1
         self._records: list[bytes] = []
         self.first = first
-        self._full = min(_BLOCK_RECORDS, max(1, _BLOCK_BYTES // (columns.record_size or 1)))
+        self._full = min(_BLOCK_RECORDS, max(1, block_bytes // (columns.record_size or 1)))
 
     def add(self, sample: Sample) -> bool:
         records = self._records
@@ -119,7 +118,7 @@ class _PackedRows:
 class _MixedRows:
     """Samples of any columns: one call each, the lengths of the variable ones in front."""
 
-    def __init__(self, columns: MDSColumns, first: int) -> None:
+    def __init__(self, columns: MDSColumns, first: int, block_bytes: int) -> None:
         self._columns = columns
         self._encoders = [
             (name, _encoder(encoding))
@@ -129,6 +128,7 @@ class _MixedRows:
         self._parts: list[Bytes] = []
         self._lengths: list[int] = []
         self._bytes = 0
+        self._block_bytes = block_bytes
         self.first = first
 
     def add(self, sample: Sample) -> bool:
@@ -144,7 +144,7 @@ class _MixedRows:
         size = len(head) + sum(sizes)
         self._lengths.append(size)
         self._bytes += size
-        return self._bytes >= _BLOCK_BYTES or len(self._lengths) >= _BLOCK_RECORDS
+        return self._bytes >= self._block_bytes or len(self._lengths) >= _BLOCK_RECORDS
 
     def take(self) -> Block | None:
         if not self._lengths:
@@ -172,9 +172,9 @@ def record_of(columns: MDSColumns, sample: Sample) -> bytes:
         raise refusal(columns, sample, 0, error) from error
 
 
-def compile_rows(columns: MDSColumns, first: int) -> Rows:
+def compile_rows(columns: MDSColumns, first: int, block_bytes: int) -> Rows:
     """Return the fastest encoder for these columns; `first` is the next sample's number."""
     codes = [struct_code(encoding) for encoding in columns.encodings]
     if all(codes):
-        return _PackedRows(columns, "".join(code or "" for code in codes), first)
-    return _MixedRows(columns, first)
+        return _PackedRows(columns, "".join(code or "" for code in codes), first, block_bytes)
+    return _MixedRows(columns, first, block_bytes)

@@ -21,7 +21,7 @@ from streaming_writer._output import INDEX, Output
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming_core._store import Store
+    from streaming_core._store import LocalStore, Store
 
 __all__ = [
     "Base",
@@ -31,6 +31,7 @@ __all__ = [
     "check_finished",
     "check_settings",
     "prepare",
+    "sweep",
 ]
 
 _SHARD = re.compile(r"shard\.(\d{5,})\..+")
@@ -97,9 +98,32 @@ class Opening:
     """Given if the conversion to continue is found finished."""
 
     @property
+    def columns(self) -> Mapping[str, str] | None:
+        """The columns of what is continued or appended to, or None if nothing says."""
+        if self.settings is not None:
+            columns: Mapping[str, str] = self.settings["columns"]
+            return columns
+        if self.base is None or not self.base.table.schemas:
+            return None
+        schema = self.base.table.schemas[-1]
+        return dict(zip(schema.column_names, schema.column_encodings, strict=True))
+
+    @property
     def first_number(self) -> int:
         """Number of the first shard of this conversion."""
         return self.base.next_number if self.base else 0
+
+
+def sweep(store: LocalStore) -> None:
+    """Remove the temporary files of a killed writer from a folder whose lock is held.
+
+    Other folders below may be parts that live writers fill.
+    """
+    store.sweep(all=True)
+    journal = store.child(JOURNAL)
+    if journal.exists():
+        with journal.lock():
+            journal.sweep(all=True)
 
 
 def prepare(output: Output, mode: Mode) -> Opening:

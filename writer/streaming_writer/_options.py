@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Options", "WriterOptions"]
 
 _MOST_WORKERS = 8
+_MOST_BLOCK_BYTES = 1 << 20
 
 
 class WriterOptions(TypedDict, total=False):
@@ -77,6 +78,11 @@ class Options:
     def limit(self) -> int | None:
         """Return the size limit in bytes, or None."""
         return resolve_size_limit(self.size_limit)
+
+    def block_bytes(self) -> int:
+        """Return how many bytes of single samples are gathered before they go into a shard."""
+        # No more than a shard, so that a shard that is full is stored soon and then safe.
+        return min(_MOST_BLOCK_BYTES, self.limit() or _MOST_BLOCK_BYTES)
 
     def mode(self) -> Mode:
         """Return what to do with what is already there."""

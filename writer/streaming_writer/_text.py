@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CSVWriter", "JSONWriter", "TSVWriter", "XSVWriter"]
 
-_BLOCK_BYTES = 1 << 20
 _INFERRED = {"int": "int", "str_int": "int", "float64": "float", "float32": "float", "str": "str"}
 
 
 class _TextRows:
     """Samples into lines."""
 
-    def __init__(self, columns: JSONColumns | XSVColumns, first: int) -> None:
+    def __init__(self, columns: JSONColumns | XSVColumns, first: int, block_bytes: int) -> None:
         self._columns = columns
+        self._block_bytes = block_bytes
         self._lines: list[bytes] = []
         self._bytes = 0
         self.first = first
@@ -47,11 +47,11 @@ class _TextRows:
         try:
             line = self._columns.encode(sample)
         except SampleError as error:
-            msg_0 = f"sample {number}: {error}"
-            raise type(error)(msg_0) from error
+            msg = f"sample {number}: {error}"
+            raise type(error)(msg) from error
         self._lines.append(line)
         self._bytes += len(line)
-        return self._bytes >= _BLOCK_BYTES
+        return self._bytes >= self._block_bytes
 
     def take(self) -> Block | None:
         lines, self._lines, self._bytes = self._lines, [], 0
@@ -70,6 +70,7 @@ class _TextKind:
 
     def __init__(self, columns: JSONColumns | XSVColumns, options: Options) -> None:
         self._columns = columns
+        self._block_bytes = options.block_bytes()
         self.name = columns.format
         self.header_bytes = len(columns.header())
         self.config = columns.config(
@@ -79,11 +80,14 @@ class _TextKind:
         )
 
     def rows(self, first: int) -> Rows:
-        return _TextRows(self._columns, first)
+        return _TextRows(self._columns, first, self._block_bytes)
 
     def batch(self, columns: Any, first: int) -> Block | None:  # noqa: ANN401 - a mapping or Arrow table
         names = list(self._columns.columns)
         given = python_columns(columns) if is_arrow(columns) else columns
+        if not isinstance(given, Mapping):
+            msg = f"wanted a mapping of columns to values, or an Arrow table; came {came(given)}"
+            raise SampleError(msg)
         missing = [name for name in names if name not in given]
         if missing:
             msg = f"column {missing[0]!r} is missing in the batch, which has {list(given)}"
@@ -93,7 +97,7 @@ class _TextKind:
             lengths = {name: len(column) for name, column in zip(names, values, strict=True)}
             msg = f"columns of a batch must have the same length, came {lengths}"
             raise SampleError(msg)
-        rows = _TextRows(self._columns, first)
+        rows = _TextRows(self._columns, first, self._block_bytes)
         for row in zip(*values, strict=True):
             rows.add(dict(zip(names, row, strict=True)))
         return rows.take()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from streaming_core._index import dump_index
 from streaming_core._read import SUMS, format_sums
 from streaming_core._store import LocalStore
-from streaming_core.errors import SchemaError, WriterStateError
+from streaming_core.errors import SchemaError, StreamingError, WriterStateError
 from streaming_writer._arrow import infer_arrow, is_arrow
 from streaming_writer._assembly import Assembly
 from streaming_writer._finisher import Finisher
 from streaming_writer._infer import InferringRows, infer_batch, infer_columns
 from streaming_writer._journal import Journal, ShardRecord
-from streaming_writer._opening import check_finished, check_settings, prepare
+from streaming_writer._opening import check_finished, check_settings, prepare, sweep
 from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["KindFactory", "Writer"]
 
 _log = logging.getLogger("streaming_core.writer")
+_FINISHED = "the writer is finished and takes no more; append=True adds to a data set"
+_STOPPED = "the writer has stopped without an index; resume=True goes on after what is safe"
 
 
 class KindFactory(Protocol):
@@ -55,15 +57,16 @@ class _Run:
 class _ClosedRows:
     """Stands in for the encoder when nothing more is taken."""
 
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
+    def __init__(self, reason: str, *, complete: bool) -> None:
+        self.reason = reason
+        self.complete = complete
         self.first = 0
 
     def add(self, sample: object) -> bool:  # noqa: ARG002 - as other rows take it
-        raise WriterStateError(self._reason)
+        raise WriterStateError(self.reason)
 
     def take(self) -> None:
-        raise WriterStateError(self._reason)
+        raise WriterStateError(self.reason)
 
 
 class Writer:
@@ -93,14 +96,14 @@ class Writer:
             for store in stores:
                 if isinstance(store, LocalStore):
                     held.enter_context(store.lock())
-                    store.sweep(all=True, recursive=True)
+                    sweep(store)
             self._opening = prepare(self._output, options.mode())
-            if columns is None and self._opening.settings:
-                columns = self._opening.settings["columns"]
+            if columns is None:
+                columns = self._opening.columns
             if columns is not None:
                 self._begin(columns)
             elif self._opening.finished:
-                self._rows = _ClosedRows(self._finished_reason())
+                self._rows = _ClosedRows(self._finished_reason(), complete=True)
             self._held = held.pop_all()
         if self.num_safe_samples:
             _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
@@ -155,22 +158,24 @@ class Writer:
     def finish(self) -> None:
         """Store what is left, publish the index, and end. Once it returns, everything is durable.
 
-        Raises what a thread met; then no index is published. Calling it again does nothing.
+        Raises what a thread met; then no index is published. Calling it again does nothing, but
+        after an error it raises.
         """
         if isinstance(self._rows, _ClosedRows):
-            self._close("the writer is finished")
+            if not self._rows.complete:
+                raise WriterStateError(self._rows.reason)
+            self._close(_FINISHED, complete=True)
             return
         try:
             self._finish()
         except BaseException:
             self._abort()
             raise
-        self._close("the writer is finished")
+        self._close(_FINISHED, complete=True)
 
     def cancel_future_jobs(self) -> None:
-        """Drop the shards that no thread has begun to store; `finish` will then raise."""
-        if self._run:
-            self._run.finisher.cancel()
+        """Stop without an index, dropping the shards that no thread has begun to store."""
+        self._abort()
 
     def encode_sample(self, sample: Sample) -> bytes:
         """Return the record of a sample without writing it."""
@@ -194,6 +199,11 @@ class Writer:
         if kind is None:
             self.finish()
             return
+        if self._run:
+            # Shards that are full are whole whatever the block raised: let them become safe.
+            with contextlib.suppress(StreamingError, OSError):
+                self._drain()
+            self._run.finisher.settle()
         self._abort()
 
     # --- within -----------------------------------------------------------------------------------
@@ -204,7 +214,7 @@ class Writer:
         opening, where = self._opening, self._output.first.url
         if opening.finished:
             check_finished(opening.finished.table, kind.config, where)
-            self._rows = _ClosedRows(self._finished_reason())
+            self._rows = _ClosedRows(self._finished_reason(), complete=True)
             return
         settings = {**kind.config, "columns": dict(columns)}
         if opening.settings:
@@ -289,22 +299,22 @@ class Writer:
                 self._output.first.url,
                 self.num_safe_samples,
             )
-        self._close("the writer has stopped after an error")
+            self._close(_STOPPED, complete=False)
 
-    def _close(self, reason: str) -> None:
+    def _close(self, reason: str, *, complete: bool) -> None:
         """End the threads and give the lock back."""
         if self._run:
             self._run.finisher.stop()
         self._progress.close()
         self._held.close()
-        self._rows = _ClosedRows(reason)
+        self._rows = _ClosedRows(reason, complete=complete)
 
     def _finished_reason(self) -> str:
         samples = self._opening.finished.samples if self._opening.finished else 0
         return (
             f"{self._output.first.url}: the conversion to resume is finished, with {samples} "
-            "samples, "
-            "and takes no more; skip the first num_safe_samples, or add others with append=True"
+            "samples, and takes no more; skip the first num_safe_samples, or add others with "
+            "append=True"
         )
 
     def _known_kind(self) -> ShardKind:

@@ -24,8 +24,8 @@ def open_shard(
 ) -> Shard:
     """Return the samples of the shard `info`, whose decompressed files are given by role.
 
-    `files` has `raw`, and `raw_meta` where the format has one; the samples are views of them. Sizes and headers
-    are checked before anything is allocated or decoded, samples when they are asked for.
+    `files` has `raw`, and `raw_meta` where the format has one; the samples are views of them. Sizes
+    and headers are checked before anything is allocated or decoded, samples when asked for.
 
     Raises:
         ShardCorruptError: The bytes do not follow the format or the index; names shard and byte.
@@ -42,7 +42,7 @@ def _check_size(file: FileInfo, data: Buffer) -> None:
     size = memoryview(data).nbytes
     if size != file.bytes:
         msg = (
-            f"{file.basename}: the file has {size} bytes, the index says {file.bytes}; it was cut short, "
-            "or belongs to another version of the data set. Fetch or write it again"
+            f"{file.basename}: the file has {size} bytes, the index says {file.bytes}; it was cut "
+            "short, or belongs to another version of the data set. Fetch or write it again"
         )
         raise ShardSizeError(msg)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from streaming_core._index._problems import Problems, member
+from streaming_core._index._problems import Problems, is_array, member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ def note_syntax(data: bytes, error: Exception | None, path: str, problems: Probl
     head = bytes(data[:_HEAD]).lstrip()
     hint = next((text for magic, text in _HINTS if head.startswith(magic)), None)
     if isinstance(error, RecursionError):
-        text = f"required at most {MAX_DEPTH} objects and lists in each other, came far more"
+        text = f"required at most {MAX_DEPTH} objects and lists in each other, came more"
         problems.add(path, text, "depth")
         return
     if not head:
@@ -131,6 +131,5 @@ def _double_keys(raw: bytes, path: str) -> Iterator[str]:
         if isinstance(value, _Object):
             yield from (member(at, key) for key in value.doubles)
             stack.extend((member(at, key), inner) for key, inner in value.items())
-        elif isinstance(value, list):
-            items = cast("list[Any]", value)
-            stack.extend((f"{at}[{i}]", inner) for i, inner in enumerate(items))
+        elif is_array(value):
+            stack.extend((f"{at}[{i}]", inner) for i, inner in enumerate(value))

@@ -66,9 +66,10 @@ def _parse(data: bytes, where: str, *, max_bytes: int, fast: bool) -> ShardTable
         elif sound:
             extras[key] = value
     builder = TableBuilder(problems)
-    if "shards" in top:
-        builder.add(_items(top["shards"], problems), fast=fast)
-    if builder.quotes + quotes + 2 * len(top) != count_quotes(data) and not problems:
+    items = _items(top["shards"], problems) if "shards" in top else []
+    builder.add(items or [], fast=fast)
+    # All quotes lie in a member or round its key, unless a member was replaced by its double.
+    if items is not None and builder.quotes + quotes + 2 * len(top) != count_quotes(data):
         problems.add("$", "a key of the document itself occurs twice", "duplicate")
     problems.check(where)
     return builder.build(extras)
@@ -86,12 +87,12 @@ def _members(data: bytes, problems: Problems) -> dict[str, msgspec.Raw]:
     return {}
 
 
-def _items(raw: msgspec.Raw, problems: Problems) -> list[msgspec.Raw]:
-    """Return the entries, each as it is spelt."""
+def _items(raw: msgspec.Raw, problems: Problems) -> list[msgspec.Raw] | None:
+    """Return the entries, each as it is spelt; None if they are no list."""
     try:
         return msgspec.json.decode(raw, type=list[msgspec.Raw])
     except msgspec.ValidationError:
         problems.add("$.shards", f"required a list, came {type_name(bytes(raw))}", "type")
     except BROKEN_JSON as error:
         note_syntax(bytes(raw), error, "$.shards", problems)
-    return []
+    return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypeGuard, cast, final
 
 from streaming_core.errors import IndexInvalidError, Problem
 
-__all__ = ["MAX_PROBLEMS", "Problems", "member", "shown"]
+__all__ = ["MAX_PROBLEMS", "Problems", "is_array", "member", "shown"]
 
 MAX_PROBLEMS: Final = 1000
 """How many problems are kept; the rest is only counted."""
@@ -32,7 +32,7 @@ class Problems:
         >>> problems = Problems()
         >>> problems.integer(True, "$.version", 0, 9)
         >>> str(problems.listed()[0])
-        '$.version: required an integer, came a boolean: True'
+        '$.version: required an integer, came a boolean: true'
     """
 
     __slots__ = ("_kept", "_more")
@@ -99,10 +99,10 @@ class Problems:
 
     def array(self, value: object, path: str) -> list[Any] | None:
         """Check for a list."""
-        if not isinstance(value, list):
-            self.wrong_type(value, path, "a list")
-            return None
-        return cast("list[Any]", value)
+        if is_array(value):
+            return value
+        self.wrong_type(value, path, "a list")
+        return None
 
     def texts(self, value: object, path: str) -> tuple[str, ...] | None:
         """Check for a list of texts that are not empty."""
@@ -112,6 +112,11 @@ class Problems:
         checked = [self.text(item, f"{path}[{i}]") for i, item in enumerate(items)]
         good = tuple(text for text in checked if text is not None)
         return good if len(good) == len(checked) else None
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Say whether `value` is a list; its items are still unknown."""
+    return isinstance(value, list)
 
 
 def member(path: str, key: str) -> str:
@@ -131,6 +136,8 @@ def shown(value: object) -> str:
         >>> shown("abc"), shown([1, 2])
         ("'abc'", '2 item(s)')
     """
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int) and value.bit_length() > _MAX_SHOWN * 3:
         return f"an integer of {value.bit_length()} bits"  # its digits may be too many to print
     if isinstance(value, list | dict):

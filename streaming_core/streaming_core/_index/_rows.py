@@ -260,7 +260,8 @@ def suspects(
             quotes += 4 * np.fromiter(map(len, column.hashes), np.int64, len(ids))
             bad |= _bad_hashes(column.hashes)
         bad |= _bad_names(column.names, column.sizes)
-    return bad | (quotes != spare_quotes)
+    bad |= quotes != spare_quotes
+    return bad
 
 
 def _bad_names(names: list[str], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -268,7 +269,9 @@ def _bad_names(names: list[str], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     given = [name for name in names if name]
     plain = _all_match(_PLAIN_NAMES, given) and INDEX_NAME not in given
     bad = [not name if plain else basename_problem(name) is not None for name in names]
-    return present & np.array(bad, np.bool_)
+    found = np.fromiter(bad, np.bool_, len(names))
+    found &= present
+    return found
 
 
 def _bad_hashes(hashes: list[dict[str, str]]) -> NDArray[np.bool_]:
@@ -276,7 +279,7 @@ def _bad_hashes(hashes: list[dict[str, str]]) -> NDArray[np.bool_]:
     if _all_match(_DIGESTS, digests) and not any("" in each for each in hashes):
         return np.zeros(len(hashes), np.bool_)
     # Which one it is does not matter: each with any hashes goes to the judge.
-    return np.array([bool(each) for each in hashes], np.bool_)
+    return np.fromiter(map(bool, hashes), np.bool_, len(hashes))
 
 
 def _all_match(lines: re.Pattern[str], texts: list[str]) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardTable"]
 
-_NO_EXTRAS: "Mapping[Any, Any]" = MappingProxyType({})
+_NO_EXTRAS: Mapping[Any, Any] = MappingProxyType({})
 
 
 @final
@@ -76,7 +76,7 @@ class ShardTable:
         """Unknown keys of entries, by shard; those of a file under the file's key."""
         self.extras = dict(extras)
         """Unknown keys of the document itself."""
-        self._files = {role: files[role] for role in ROLES if role in files}
+        self._files: dict[FileRole, FileColumn] = {r: files[r] for r in ROLES if r in files}
         np.cumsum(samples, out=self.sample_offsets[1:])
         for flags in (samples.flags, self.sample_offsets.flags, schema_ids.flags):
             flags.writeable = False
@@ -94,6 +94,11 @@ class ShardTable:
     def num_samples(self) -> int:
         """Number of samples in all shards."""
         return int(self.sample_offsets[-1])
+
+    @property
+    def files(self) -> Mapping[FileRole, FileColumn]:
+        """The files in columns, by role; a role in which no shard has a file is left out."""
+        return MappingProxyType(self._files)
 
     @property
     def raw_bytes(self) -> NDArray[np.int64]:
@@ -147,7 +152,7 @@ class ShardTable:
         return ShardInfo(
             index=at,
             samples=int(self.samples[at]),
-            schema=self.schemas[self.schema_ids[at]],
+            schema=self.schemas[int(self.schema_ids[at])],
             raw=cast("FileInfo", files["raw"]),
             zip=files.get("zip"),
             raw_meta=files.get("raw_meta"),
@@ -250,10 +255,10 @@ class ShardTable:
             schema_ids=np.concatenate(schema_ids),
             files={
                 role: FileColumn.concatenate(
-                    [(table._files.get(role), table.num_shards) for table in tables]
+                    [(table.files.get(role), table.num_shards) for table in tables]
                 )
                 for role in ROLES
-                if any(role in table._files for table in tables)
+                if any(role in table.files for table in tables)
             },
             shard_extras=shard_extras,
             extras=_agreed([table.extras for table in tables]),
@@ -263,8 +268,8 @@ class ShardTable:
         """Return 32 hex digits that tell this data from other data, on any machine, for ever.
 
         They come from the names and sizes of the decompressed files, the samples and the columns.
-        Key order, compression, hashes, size limit and unknown keys do not matter, so data that
-        is compressed anew keeps its fingerprint.
+        Key order, compressed files, hashes, size limit and unknown keys do not matter, because
+        what a sample is, and its place in the order, does not depend on them.
         """
         state = xxhash.xxh3_128()
         known: dict[str, int] = {}

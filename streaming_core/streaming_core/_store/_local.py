@@ -1,7 +1,7 @@
 """A folder as a store."""
 
 # Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
-# ruff: noqa: PTH100, PTH108, PTH112, PTH114, PTH116, PTH118, PTH119, PTH120
+# ruff: noqa: PTH100, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class LocalStore:
                 sync_folder(os.path.dirname(path))
 
     def lock(self) -> FolderLock:
-        """Return the lock on this folder, to be used with `with`; entering makes the folder.
+        """Return the lock on this folder, to be used with `with`; makes the folder at once.
 
         Raises `OutputBusyError` on entering if anyone, this process included, holds it.
         """

@@ -362,3 +362,16 @@ def test_every_name_has_a_temporary_one(name: str) -> None:
     assert temp.startswith(".")
     assert len(temp.encode()) <= 255
     assert name_problem(temp) is None
+
+
+def test_remove_empty_removes_nothing_else(store: LocalStore, tmp_path: Path) -> None:
+    """Only an empty folder goes; a full one, a file, a link and what is missing stay."""
+    store.put("full/a", [b"body"])
+    (store.path / "void").mkdir()
+    (store.path / "link").symlink_to(tmp_path)
+    for name in ("full", "full/a", "void", "link", "absent"):
+        store.remove_empty(name)
+    assert _names(store.path) == ["full", "link"]
+    assert store.get("full/a") == b"body"
+    with pytest.raises(UnsafeKeyError):
+        store.remove_empty("../outside")

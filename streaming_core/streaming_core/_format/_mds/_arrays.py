@@ -1,15 +1,17 @@
-"""N-dimensional arrays, with the type and the shape fixed by the column or stored with each value."""
+"""N-dimensional arrays, their type and shape fixed by the column or stored with each value."""
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streaming_core._format._mds._encoding import Encoding, came
+from streaming_core._format._mds._encoding import Encoding, came, is_a
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["DTYPE_CODES", "ArrayEncoding", "array_header", "as_array"]
 
@@ -45,11 +47,15 @@ def array_header(dtype_code: int | None, shape: tuple[int, ...]) -> bytes:
 
 def as_array(obj: Any) -> NDArray[Any]:  # noqa: ANN401 - any user's value
     """Return `obj` as a little-endian array whose type and shape the format can hold."""
-    if not isinstance(obj, np.ndarray):
-        if not hasattr(obj, "__array__") or isinstance(obj, np.generic):
+    if not is_a(obj, np.ndarray):
+        if not hasattr(obj, "__array__") or is_a(obj, np.generic):
             msg = f"wanted a numpy array, came {came(obj)}"
             raise TypeError(msg)
-        obj = np.asarray(obj)
+        try:
+            obj = np.asarray(obj)
+        except RuntimeError as error:  # torch's answer for a tensor that needs gradients
+            msg = f"wanted a numpy array, came {came(obj)}: {error}"
+            raise TypeError(msg) from error
     array: NDArray[Any] = obj
     if array.dtype.name not in DTYPE_CODES:
         msg = f"wanted an array of {', '.join(DTYPE_CODES)}, came one of {array.dtype}"
@@ -71,20 +77,21 @@ class ArrayEncoding(Encoding):
         """Fix the element type, and with it possibly the shape."""
         self.dtype = None if dtype is None else _DTYPES[DTYPE_CODES[dtype]]
         self.shape = shape
-        self.size = None if self.dtype is None or shape is None else self.dtype.itemsize * math.prod(shape)
+        if self.dtype is not None and shape is not None:
+            self.size = self.dtype.itemsize * math.prod(shape)
 
     @classmethod
     def parse(cls, arguments: str) -> ArrayEncoding:
         """Return the encoding for `<dtype>` or `<dtype>:<d0>,<d1>,…`."""
-        dtype, _, dims = arguments.partition(":")
+        dtype, colon, dims = arguments.partition(":")
         if dtype not in DTYPE_CODES:
             msg = f"not an element type of arrays: {dtype!r}; use one of {', '.join(DTYPE_CODES)}"
             raise ValueError(msg)
-        if not _:
+        if not colon:
             return cls(dtype)
         parts = dims.split(",")
         if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-            msg = f"not a shape: {dims!r}; give dimensions of at least 1, as in 'ndarray:{dtype}:3,4'"
+            msg = f"not a shape: {dims!r}; give dimensions from 1 on, as in 'ndarray:{dtype}:3,4'"
             raise ValueError(msg)
         if len(parts) > _MAX_NDIM:
             msg = f"a shape of {len(parts)} dimensions; at most {_MAX_NDIM} are possible"
@@ -130,8 +137,8 @@ class ArrayEncoding(Encoding):
         if shape is None:
             shape, at = self._decode_shape(data, at)
         wanted = dtype.itemsize * math.prod(shape)
-        if len(data) - at != wanted:
-            msg = f"{len(data) - at} bytes of values, but shape {shape} of {dtype.name} has {wanted}"
+        if (came_bytes := len(data) - at) != wanted:
+            msg = f"{came_bytes} bytes of values, but shape {shape} of {dtype.name} has {wanted}"
             raise ValueError(msg)
         return np.frombuffer(data, dtype, offset=at).reshape(shape)
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import reprlib
+from typing import Any, ClassVar, Final
 
-__all__ = ["Encoding", "came"]
+__all__ = ["Encoding", "came", "is_a"]
+
+_MOST_CHARS: Final = 60  # one line of a terminal, with the rest of the message
+_MOST_BITS: Final = 1000  # a longer number says nothing to a reader, and Python may not print it
+
+# Never prints the whole of a large value only to cut it off.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _MOST_CHARS
 
 
 class Encoding:
@@ -14,7 +22,8 @@ class Encoding:
     `mds_encodings` under a new name to use it in `MDSWriter(columns=...)`. Instances hold no state
     that changes, so threads may share them. `encode` raises `TypeError`, `ValueError` or
     `OverflowError` with a text that says what was wanted and what came; the writer adds column and
-    sample.
+    sample. `decode` raises `ValueError` on bytes that are not its own; the reader adds shard,
+    sample and column.
 
     Example:
         >>> from streaming_core import Encoding, mds_encodings
@@ -53,9 +62,26 @@ class Encoding:
         raise ValueError(msg)
 
 
+def is_a(obj: object, *kinds: type) -> bool:
+    """Say whether `obj` is of one of `kinds`; type checkers go on to take it for what it was."""
+    return isinstance(obj, kinds)
+
+
 def came(obj: object) -> str:
-    """Describe a value that was not wanted, briefly: its type and the start of its repr."""
-    text = repr(obj)
-    if len(text) > 60:  # noqa: PLR2004 - one line of a terminal, with the rest of the message
-        text = text[:57] + "..."
-    return f"{type(obj).__name__} {text}"
+    """Describe a value that was not wanted, briefly: its type and the start of its repr.
+
+    Takes any value: one too large to print, or whose repr raises, too.
+
+    Example:
+        >>> came("a" * 100)
+        "str 'aaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
+        >>> came(10**10000)
+        'int of 33220 bits'
+    """
+    name = type(obj).__name__
+    if isinstance(obj, int) and obj.bit_length() > _MOST_BITS:
+        return f"{name} of {obj.bit_length()} bits"
+    text = _SHORT.repr(obj[:_MOST_CHARS] if type(obj) is bytes else obj)
+    if len(text) > _MOST_CHARS:
+        text = text[: _MOST_CHARS - 3] + "..."
+    return f"{name} {text}"

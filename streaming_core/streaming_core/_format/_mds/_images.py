@@ -5,14 +5,28 @@ from __future__ import annotations
 import functools
 import io
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from streaming_core._extras import require
-from streaming_core._format._mds._encoding import Encoding, came
+from streaming_core._format._mds._encoding import Encoding, came, is_a
 
 __all__ = ["IMAGES", "JPEG", "PIL", "PNG", "JPEGArray"]
+
+_PIXEL_BYTES: Final = {
+    **dict.fromkeys(["L", "P"], 1),
+    **dict.fromkeys(["LA", "La", "PA", "I;16", "I;16B", "I;16L", "I;16N"], 2),
+    **dict.fromkeys(["RGB", "YCbCr", "LAB", "HSV"], 3),
+    **dict.fromkeys(["RGBA", "RGBX", "RGBa", "CMYK", "I", "F"], 4),
+}
+"""Raw bytes of a pixel by Pillow's mode; `1` has eight pixels in a byte."""
+_MOST_ROWS_OF_NOTHING: Final = 1 << 16
+"""Pillow allocates something for each row, even if the rows are empty."""
+_RUN_BY_OTHERS: Final = frozenset({"EPS"})
+"""Formats that Pillow hands to another program when pixels are asked for."""
 
 
 @functools.cache
@@ -28,7 +42,27 @@ def _image(obj: Any) -> Any:  # noqa: ANN401 - a Pillow image
 
 
 def _open(data: bytes) -> Any:  # noqa: ANN401 - a Pillow image
-    return _pillow().open(io.BytesIO(data))
+    pillow = _pillow()
+    try:
+        image = pillow.open(io.BytesIO(data))
+    except pillow.UnidentifiedImageError:
+        msg = f"no image file that Pillow knows: {len(data)} bytes, {came(data)}"
+        raise ValueError(msg) from None
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        msg = f"too large an image: {error}"
+        raise ValueError(msg) from error
+    if image.format in _RUN_BY_OTHERS:
+        msg = f"an image file of format {image.format}, which can run code; it is not opened"
+        raise ValueError(msg)
+    return image
+
+
+def _raw_bytes(mode: str, width: int, height: int) -> int | None:
+    """Return the bytes of an image's raw pixels, None for a mode that is not known."""
+    if mode == "1":
+        return (width + 7) // 8 * height
+    pixel = _PIXEL_BYTES.get(mode)
+    return None if pixel is None else pixel * width * height
 
 
 def _saved(image: Any, file_format: str) -> bytes:  # noqa: ANN401 - a Pillow image
@@ -51,7 +85,7 @@ class PIL(Encoding):
         image = _image(obj)
         mode = image.mode.encode()
         head = self._head.pack(image.size[0], image.size[1], len(mode))
-        return head + mode + bytes(image.tobytes())
+        return b"".join([head, mode, image.tobytes()])
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401 - a Pillow image
         """Return the image."""
@@ -60,16 +94,22 @@ class PIL(Encoding):
         if at > len(data):
             msg = f"an image's mode of {mode_size} bytes does not fit in {len(data)} bytes"
             raise ValueError(msg)
-        mode = data[self._head.size : at].decode()
-        # A pixel takes at least one bit in every mode: refuse sizes before anything is allocated.
-        if width * height > 8 * (len(data) - at):
-            msg = f"an image of {width} x {height} does not fit in {len(data) - at} bytes"
+        mode = data[self._head.size : at].decode("ascii", "replace")
+        # Sizes are checked before Pillow allocates an image of them.
+        wanted = _raw_bytes(mode, width, height)
+        if wanted is None:
+            msg = f"unknown image mode {mode[:20]!r}"
             raise ValueError(msg)
-        try:
-            return _pillow().frombytes(mode, (width, height), data[at:])
-        except KeyError as error:
-            msg = f"unknown image mode {mode!r}"
-            raise ValueError(msg) from error
+        if wanted != len(data) - at:
+            msg = (
+                f"an image of {width} x {height} in mode {mode} has {wanted} bytes, "
+                f"came {len(data) - at}"
+            )
+            raise ValueError(msg)
+        if not wanted and max(width, height) > _MOST_ROWS_OF_NOTHING:
+            msg = f"an image without pixels of {width} x {height}"
+            raise ValueError(msg)
+        return _pillow().frombytes(mode, (width, height), data[at:])
 
 
 class JPEG(Encoding):
@@ -103,29 +143,33 @@ class PNG(Encoding):
         return _open(data)
 
 
-def _joined(items: Sequence[bytes]) -> bytes:
+def _joined(items: Sequence[bytes | bytearray]) -> bytes:
     """Return the count, the sizes and the bytes of all items."""
     sizes = struct.pack(f"<{len(items) + 1}I", len(items), *map(len, items))
     return b"".join([sizes, *items])
 
 
-def _parted(data: bytes, at: int) -> list[bytes]:
-    """Return the items that `_joined` put at `at`; they must fill the bytes exactly."""
-    (count,) = struct.unpack_from("<I", data, at)
+def _parted(data: bytes, at: int) -> Iterator[bytes]:
+    """Yield the items that `_joined` put at `at`; they must fill the bytes exactly."""
+    if at + 4 > len(data):
+        msg = f"a list needs at least {at + 4} bytes, came {len(data)}"
+        raise ValueError(msg)
+    count = int.from_bytes(data[at : at + 4], "little")
     at += 4
     if 4 * count > len(data) - at:
         msg = f"a list of {count} items does not fit in {len(data)} bytes"
         raise ValueError(msg)
-    sizes = struct.unpack_from(f"<{count}I", data, at)
+    # A view, and items one by one, so that a count of empty items takes no memory.
+    sizes = np.frombuffer(data, "<u4", count, at) if count else np.empty(0, "<u4")
     at += 4 * count
-    if at + sum(sizes) != len(data):
-        msg = f"the items of a list end at byte {at + sum(sizes)} of {len(data)}"
+    end = at + int(sizes.sum(dtype=np.uint64))
+    if end != len(data):
+        msg = f"the items of a list end at byte {end} of {len(data)}"
         raise ValueError(msg)
-    items: list[bytes] = []
     for size in sizes:
-        items.append(data[at : at + size])
-        at += size
-    return items
+        stop = at + int(size)
+        yield data[at:stop]
+        at = stop
 
 
 class JPEGArray(Encoding):
@@ -133,15 +177,15 @@ class JPEGArray(Encoding):
 
     def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
         """Return count, sizes and files."""
-        if isinstance(obj, str | bytes) or not isinstance(obj, Sequence) or not obj:
+        if is_a(obj, str, bytes) or not is_a(obj, Sequence) or not obj:
             # The reference writes an empty one and then cannot read it back.
             msg = f"wanted a list of at least one JPEG file's bytes, came {came(obj)}"
             raise TypeError(msg)
         for item in obj:
-            if not isinstance(item, bytes | bytearray):
+            if not is_a(item, bytes, bytearray):
                 msg = f"wanted a list of JPEG files' bytes, came one with {came(item)}"
                 raise TypeError(msg)
-        return _joined([bytes(item) for item in obj])
+        return _joined(obj)
 
     def decode(self, data: bytes) -> list[Any]:
         """Return the images."""
@@ -155,16 +199,13 @@ class _List(Encoding):
 
     def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
         """Return the reserved word, count, sizes and items."""
-        if not isinstance(obj, list):
+        if not is_a(obj, list):
             msg = f"wanted a list of images, came {came(obj)}"
             raise TypeError(msg)
         return bytes(4) + _joined([self.item.encode(image) for image in obj])
 
     def decode(self, data: bytes) -> list[Any]:
         """Return the images."""
-        if len(data) < 8:  # noqa: PLR2004 - the reserved word and the count
-            msg = f"a list needs at least 8 bytes, but there are {len(data)}"
-            raise ValueError(msg)
         return [self.item.decode(item) for item in _parted(data, 4)]
 
 

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from streaming_core._format._mds._encoding import Encoding, came
 
+if TYPE_CHECKING:
+    from streaming_core._store import Buffer
+
 __all__ = ["JSON", "Bytes", "Pickle", "Str"]
+
+_UNPICKLING = (
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What pickle raises on broken bytes: its documentation names some of these, and excludes none."""
 
 
 class Bytes(Encoding):
@@ -19,7 +35,7 @@ class Bytes(Encoding):
     def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
         """Return `obj`, copied if it could still change."""
         if isinstance(obj, bytes | bytearray | memoryview):
-            return bytes(obj)
+            return bytes(cast("Buffer", obj))
         msg = f"wanted bytes, came {came(obj)}"
         raise TypeError(msg)
 
@@ -54,7 +70,8 @@ class JSON(Encoding):
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401 - any JSON value
         """Return the parsed value."""
-        return json.loads(data)
+        # Only UTF-8: from bytes, json would guess at other encodings, and let surrogates pass.
+        return json.loads(data.decode())
 
 
 class Pickle(Encoding):
@@ -72,4 +89,8 @@ class Pickle(Encoding):
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401 - any pickled value
         """Return the unpickled object."""
-        return pickle.loads(data)  # noqa: S301 - only reached where the user allowed it
+        try:
+            return pickle.loads(data)  # noqa: S301 - only reached where the user allowed it
+        except _UNPICKLING as error:
+            msg = f"cannot be unpickled: {type(error).__name__}: {error!s:.200}"
+            raise ValueError(msg) from error

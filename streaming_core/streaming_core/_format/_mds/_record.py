@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from typing import Any
+import zlib
+from typing import TYPE_CHECKING, Any, cast
 
-from streaming_core._format._mds._encoding import Encoding
 from streaming_core._format._mds._registry import find_encoding
 from streaming_core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming_core._format._mds._encoding import Encoding
 
 __all__ = ["DECODE_ERRORS", "MDSColumns", "config_bytes", "encode_value"]
 
 DECODE_ERRORS = (
     ValueError,  # wrong lengths, shapes, UTF-8, JSON, numbers as text
-    struct.error,
-    OverflowError,
-    SyntaxError,  # Pillow's answer to some broken PNG files
-    OSError,  # Pillow's answer to most broken images
     RecursionError,  # JSON nested deeper than Python's stack
+    # Pillow's answers to broken images, and what users' encodings may raise on bytes of others.
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    SyntaxError,
+    TypeError,
+    struct.error,
+    zlib.error,
 )
 """What decoders raise on bytes that are not theirs; the shard's reader says where it was."""
 
@@ -42,7 +52,7 @@ class MDSColumns:
         if not columns:
             msg = "no columns; give at least one, as in columns={'text': 'str'}"
             raise SchemaError(msg)
-        for name, text in columns.items():
+        for name, text in cast("Mapping[object, object]", columns).items():
             if not isinstance(name, str) or not isinstance(text, str):
                 msg = f"columns map names to encodings, both text; came {name!r}: {text!r}"
                 raise SchemaError(msg)
@@ -95,8 +105,8 @@ class MDSColumns:
         ]
         return b"".join([self._lengths.pack(*(len(parts[i]) for i in self._variable)), *parts])
 
-    def decode(self, record: bytes) -> dict[str, Any]:
-        """Return the sample; raises one of `DECODE_ERRORS`, the column in its text."""
+    def decode(self, record: bytes | memoryview) -> dict[str, Any]:
+        """Return the sample; `ValueError` says which column is broken, and why."""
         at = self._lengths.size
         if at > len(record):
             msg = f"the record has {len(record)} bytes, fewer than its {at} bytes of lengths"
@@ -109,12 +119,19 @@ class MDSColumns:
         sample: dict[str, Any] = {}
         for name, encoding, size in zip(self.names, self.encodings, sizes, strict=True):
             try:
-                sample[name] = encoding.decode(record[at : at + size])
+                sample[name] = encoding.decode(bytes(record[at : at + size]))
             except DECODE_ERRORS as error:
-                msg = f"column {name!r}: {error}"
+                msg = f"column {name!r:.200}: {_reason(error)}"
                 raise ValueError(msg) from error
             at += size
         return sample
+
+
+def _reason(error: Exception) -> str:
+    """Return the error's text, short whatever it repeats of the data."""
+    text = f"{error!s:.500}"
+    # The text of a KeyError or EOFError says little or nothing on its own.
+    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
 
 
 def encode_value(encoding: Encoding, value: Any) -> bytes:  # noqa: ANN401 - any user's value

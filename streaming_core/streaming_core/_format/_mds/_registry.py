@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streaming_core._format._mds._arrays import ArrayEncoding
-from streaming_core._format._mds._encoding import Encoding
 from streaming_core._format._mds._images import IMAGES
 from streaming_core._format._mds._objects import JSON, Bytes, Pickle, Str
 from streaming_core._format._mds._scalars import SCALARS, Int, StrDecimal, StrFloat, StrInt
 from streaming_core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from streaming_core._format._mds._encoding import Encoding
 
 __all__ = ["find_encoding", "mds_encodings"]
 
@@ -24,7 +28,7 @@ mds_encodings: dict[str, type[Encoding]] = {
     "pkl": Pickle,
     "json": JSON,
 }
-"""Every MDS encoding by its name in `columns`. Add your own `Encoding` subclass under a new name."""
+"""Every MDS encoding by its name in `columns`; add your own `Encoding` class under a new name."""
 
 
 def find_encoding(text: str, column: str) -> Encoding:

@@ -9,25 +9,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streaming_core._format._mds._encoding import Encoding, came
+from streaming_core._format._mds._encoding import Encoding, came, is_a
 
 __all__ = ["SCALARS", "Int", "Scalar", "StrDecimal", "StrFloat", "StrInt"]
 
 
 def _single(obj: Any) -> Any:  # noqa: ANN401 - any user's value
     """Unwrap an array of exactly one element; other values pass."""
-    return obj.item() if isinstance(obj, np.ndarray) and obj.size == 1 else obj
+    # Not by item(), whose way through a Python float would change the bits of some NaN.
+    return obj.reshape(())[()] if is_a(obj, np.ndarray) and obj.size == 1 else obj
 
 
 def _whole(obj: Any) -> int:  # noqa: ANN401 - any user's value
     """Return `obj` as an int if that loses nothing."""
     obj = _single(obj)
-    if isinstance(obj, np.bool_):
-        return int(obj)
-    if isinstance(obj, float | np.floating) and float(obj).is_integer():
+    if is_a(obj, np.bool_) or (is_a(obj, float, np.floating) and obj.is_integer()):
         return int(obj)
     try:
-        return operator.index(obj)
+        # A plain int: the text of a bool or an enum's member is no number.
+        return int(operator.index(obj))
     except TypeError:
         msg = f"wanted a whole number, came {came(obj)}"
         raise TypeError(msg) from None
@@ -36,10 +36,13 @@ def _whole(obj: Any) -> int:  # noqa: ANN401 - any user's value
 def _real(obj: Any) -> Any:  # noqa: ANN401 - any user's value
     """Return `obj` as a number that numpy's float types take."""
     obj = _single(obj)
-    if isinstance(obj, float | int | np.floating | np.integer | np.bool_):
+    if is_a(obj, float, int, np.floating, np.integer, np.bool_):
         return obj
-    if hasattr(obj, "__float__") and not isinstance(obj, np.ndarray | complex | np.complexfloating):
-        return float(obj)
+    if hasattr(obj, "__float__") and not is_a(obj, np.ndarray, np.generic):
+        try:
+            return float(obj)
+        except (RuntimeError, TypeError, ValueError):  # such as a tensor of several elements
+            pass
     msg = f"wanted a real number, came {came(obj)}"
     raise TypeError(msg)
 
@@ -66,10 +69,10 @@ class Scalar(Encoding):
                 result = self.dtype.type(value)
         except OverflowError:  # an int beyond every float
             result = self.dtype.type(np.inf)
-        if np.isinf(result) and not (isinstance(value, float | np.floating) and np.isinf(value)):
+        if np.isinf(result) and not (is_a(value, float, np.floating) and np.isinf(value)):
             msg = f"wanted {self.dtype.name} up to {np.finfo(self.dtype).max}, came {came(value)}"
             raise OverflowError(msg)
-        return result.tobytes()
+        return bytes(result.tobytes())
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401 - a numpy scalar of `dtype`
         """Return the numpy scalar."""
@@ -131,7 +134,13 @@ class StrInt(Encoding):
 
     def decode(self, data: bytes) -> int:
         """Return the Python int."""
-        return int(data.decode())
+        text = _digits(data, "whole number")
+        try:
+            return int(text)
+        except ValueError as error:
+            # Python limits the digits, because the time to read them grows with their square.
+            msg = f"not the text of a whole number: {came(text)} ({error!s:.200})"
+            raise ValueError(msg) from None
 
 
 class StrFloat(Encoding):
@@ -143,7 +152,12 @@ class StrFloat(Encoding):
 
     def decode(self, data: bytes) -> float:
         """Return the Python float."""
-        return float(data.decode())
+        text = _digits(data, "float")
+        try:
+            return float(text)
+        except ValueError:  # its text would repeat all that came
+            msg = f"not the text of a float: {came(text)}"
+            raise ValueError(msg) from None
 
 
 class StrDecimal(Encoding):
@@ -158,8 +172,18 @@ class StrDecimal(Encoding):
 
     def decode(self, data: bytes) -> Decimal:
         """Return the Decimal."""
+        text = _digits(data, "decimal")
         try:
-            return Decimal(data.decode())
-        except ArithmeticError as error:
-            msg = f"not the text of a decimal: {data[:60]!r}"
-            raise ValueError(msg) from error
+            return Decimal(text)
+        except ArithmeticError:
+            msg = f"not the text of a decimal: {came(text)}"
+            raise ValueError(msg) from None
+
+
+def _digits(data: bytes, kind: str) -> str:
+    """Return `data` as text; an error shows little of it, however much there is."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        msg = f"not the text of a {kind}: {came(data)}"
+        raise ValueError(msg) from None

@@ -1,0 +1,101 @@
+"""Samples, and what verification found, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from streaming_core._units import format_bytes
+from streaming_core.cli._render import facts, text
+from streaming_core.cli._scan import show_numbers
+from streaming_core.cli._values import show_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming_core.cli._check import Finding
+    from streaming_core.cli._rebuild import FixReport
+    from streaming_core.cli._verify import Report
+
+__all__ = ["print_fix", "print_report", "print_sample"]
+
+_MAX_FINDINGS: Final = 100
+_VALUE_WIDTH: Final = 240
+
+
+def print_sample(number: int, shard: int, sample: Mapping[str, Any], *, full: bool) -> None:
+    """Print one sample as a list of its columns."""
+    console = Console(highlight=False)
+    console.print(text(f"sample {number:,}", "bold cyan"), text(f"shard {shard:,}", "dim"))
+    width = None if full else _VALUE_WIDTH
+    values = [(name, show_value(value, width=width)) for name, value in sample.items()]
+    console.print(facts(values))
+
+
+def print_report(report: Report) -> None:
+    """Print what `verify` found, problems first and the summary last."""
+    console = Console(highlight=False)
+    if report.problems:
+        console.print(_findings("problem", report.problems))
+    if report.warnings:
+        console.print(_findings("warning", report.warnings))
+    if report.undecoded_columns:
+        names = ", ".join(report.undecoded_columns)
+        console.print(
+            text(f"not decoded, for it could run code: {names} (--allow-unsafe-types decodes)")
+        )
+    looked = f"{report.num_shards:,} shards, {report.num_samples:,} samples"
+    looked += f", {format_bytes(report.num_bytes)}"
+    how = "presence and sizes only" if report.mode == "fast" else "all bytes"
+    sums = "with" if report.has_sums else "without"
+    if report.mode != "fast":
+        how += f", {sums} a file of sums"
+    verdict = text("ok", "bold green")
+    if not report.ok:
+        verdict = text(f"{_count(len(report.problems), 'problem')}", "bold red")
+    if report.warnings:
+        verdict.append(f", {_count(len(report.warnings), 'warning')}", "yellow")
+    console.print(verdict.append(f": {looked} ({how})", "not bold default"))
+
+
+def print_fix(report: FixReport) -> None:
+    """Print what `verify --fix` did to the index."""
+    console = Console(highlight=False)
+    if report.action == "none":
+        console.print(text("the index is valid and was not touched"))
+        return
+    if report.action == "refused":
+        console.print(text(f"the index is {report.reason}, and no new one was written", "bold red"))
+        if report.problems:
+            console.print(_findings("problem", report.problems))
+        return
+    kept = f"; the old one is kept as {report.kept_as}" if report.kept_as else ""
+    what = f"{_count(report.num_shards, 'shard')} and {_count(report.num_samples, 'sample')}"
+    console.print(
+        text(f"the index was {report.reason}; rebuilt it from {what}{kept}", "bold green")
+    )
+    if report.missing_numbers:
+        numbers = show_numbers(report.missing_numbers)
+        console.print(text(f"left out, because their files are not there: {numbers}", "yellow"))
+
+
+def _findings(what: str, findings: Sequence[Finding]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("shard", justify="right", no_wrap=True)
+    table.add_column("file", overflow="fold", max_width=32)
+    table.add_column("kind", no_wrap=True, style="red" if what == "problem" else "yellow")
+    table.add_column(what, overflow="fold")
+    for finding in findings[:_MAX_FINDINGS]:
+        shard = "" if finding.shard is None else f"{finding.shard:,}"
+        table.add_row(shard, text(finding.file or ""), text(finding.kind), text(finding.text))
+    if len(findings) > _MAX_FINDINGS:
+        rest = f"… and {len(findings) - _MAX_FINDINGS:,} more; --json lists all"
+        table.add_row("", "", "", text(rest))
+    return table
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
