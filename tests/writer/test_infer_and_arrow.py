@@ -81,9 +81,11 @@ def test_samples_that_disagree_are_named(
     tmp_path: Path, samples: list[Any], error: type[Exception], told: str
 ) -> None:
     """The error says the sample, the column, what came and what was there before."""
-    with pytest.raises(error, match=told), MDSWriter(out=tmp_path / "out") as writer:
-        for sample in samples:
-            writer.write(sample)
+    writer = MDSWriter(out=tmp_path / "out")
+    for sample in samples:
+        writer.write(sample)
+    with pytest.raises(error, match=told):
+        writer.finish()
     assert not (tmp_path / "out/index.json").exists()
 
 
@@ -288,7 +290,7 @@ def test_writing_needs_no_arrow(tmp_path: Path) -> None:
     """Neither pyarrow nor Pillow is imported by writing plain columns."""
     code = (
         "import sys, numpy as np; from streaming_core import MDSWriter\n"
-        f"with MDSWriter(out={str(tmp_path / 'out')!r}) as w: w.write_batch({{'a': np.arange(3)}})\n"
+        f"with MDSWriter(out={str(tmp_path / 'o')!r}) as w: w.write_batch({{'a': np.arange(3)}})\n"
         "assert not {'pyarrow', 'PIL', 'torch', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -218,20 +218,23 @@ def test_a_bad_sample_leaves_no_trace_and_the_writer_goes_on(tmp_path: Path, rea
 
 def test_an_exception_publishes_no_index_even_for_the_text_formats(tmp_path: Path) -> None:
     """What is half done does not look finished."""
-    with (
-        contextlib.suppress(_StopError),
-        JSONWriter(out=tmp_path / "out", columns={"a": "int"}) as writer,
-    ):
-        writer.write({"a": 1})
-        raise _StopError
+
+    def stop() -> None:
+        with JSONWriter(out=tmp_path / "out", columns={"a": "int"}) as writer:
+            writer.write({"a": 1})
+            raise _StopError
+
+    with pytest.raises(_StopError):
+        stop()
     assert not (tmp_path / "out/index.json").exists()
 
 
 def test_contradicting_modes_are_refused(tmp_path: Path) -> None:
     """Deleting everything and going on with it do not go together."""
-    for mode in ("resume", "append"):
-        with pytest.raises(SchemaError, match="exist_ok"):
-            MDSWriter(out=tmp_path / "out", columns=COLUMNS, exist_ok=True, **{mode: True})
+    with pytest.raises(SchemaError, match="exist_ok"):
+        MDSWriter(out=tmp_path / "out", columns=COLUMNS, exist_ok=True, resume=True)
+    with pytest.raises(SchemaError, match="exist_ok"):
+        MDSWriter(out=tmp_path / "out", columns=COLUMNS, exist_ok=True, append=True)
 
 
 # --- appending ------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def encode_batch(columns: MDSColumns, batch: Mapping[str, Any], first: int) -> B
     return _assemble(encoded, columns.variable, count)
 
 
-def _aligned(columns: MDSColumns, batch: Mapping[str, Any]) -> list[Any]:
+def _aligned(columns: MDSColumns, batch: Any) -> list[Any]:  # noqa: ANN401 - checked here
     """Return the columns' values in file order, all of one length."""
     if not isinstance(batch, Mapping):
         msg = f"wanted a mapping of columns to values, or an Arrow table; came {came(batch)}"

@@ -41,6 +41,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Look at data sets, check them, mend their index, join them.",
     epilog="Exit codes: 0 all is well; 1 the data is not (verify); 2 it could not be done.",
@@ -124,10 +125,10 @@ def head(
     """
     store = data_store(place)
     table = load_table(store)
-    samples = iterate_rows(
-        store, table, skip=skip, count=count, allow_unsafe=allow_unsafe_types
-    )
+    samples = iterate_rows(store, table, skip=skip, count=count, allow_unsafe=allow_unsafe_types)
     for number, shard, sample in samples:
+        if not as_json and number > skip:
+            print()
         if as_json:
             print_json({name: json_value(value, full=full) for name, value in sample.items()})
         else:

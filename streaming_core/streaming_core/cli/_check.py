@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from streaming_core._codec import digest, digests, parse_compression
 from streaming_core._format import open_shard
 from streaming_core._read import SUM_ALGORITHM, SUMS
 from streaming_core.cli._rows import Rows
+from streaming_core.cli._values import is_image
 from streaming_core.errors import MissingExtraError, ObjectNotFoundError, StreamingError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class CheckOptions:
     """Only whether each file is there with its size."""
     allow_unsafe: bool = False
     """Decode columns too whose decoding can run code."""
-    sums: Mapping[str, str] = field(default_factory=dict)
+    sums: Mapping[str, str] = field(default_factory=dict[str, str])
     """Hash of each file, from the file of sums."""
 
 
@@ -52,7 +53,7 @@ class CheckOptions:
 class ShardResult:
     """What came out of one shard."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list[Finding])
     """All that is wrong with it."""
     num_bytes: int = 0
     """Bytes of its files that were looked at."""
@@ -93,7 +94,7 @@ def check_shard(
     return result
 
 
-def _checked_file(  # noqa: PLR0913, PLR0917 - one file, seen with all that is known of it
+def _checked_file(
     store: Store,
     info: ShardInfo,
     raw: FileInfo,
@@ -155,7 +156,7 @@ def _check_samples(
     num_wrong = 0
     for row in range(len(rows)):
         try:
-            _load_images(rows.row(row), row)
+            _load_images(rows.row(row))
         except MissingExtraError:
             raise
         except StreamingError as error:
@@ -176,14 +177,12 @@ def _check_samples(
         result.findings.append(Finding("shard-corrupt", text, info.index, info.raw.basename))
 
 
-def _load_images(sample: Mapping[str, Any], row: int) -> None:
+def _load_images(sample: Mapping[str, Any]) -> None:
     """Decode the pixels of pictures, which are opened lazily and may be cut short."""
-    del row
     for value in sample.values():
-        for item in value if isinstance(value, list) else (value,):
-            load = getattr(item, "load", None)
-            if callable(load):
-                load()
+        items = cast("list[Any]", value) if isinstance(value, list) else [value]
+        for image in filter(is_image, items):
+            image.load()
 
 
 def _finding(error: StreamingError, info: ShardInfo, file: FileInfo) -> Finding:

@@ -18,7 +18,7 @@ from streaming_core.cli._values import clean, json_line
 from streaming_core.errors import StreamingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
 __all__ = ["CANNOT", "DEBUG", "NOT_OK", "document", "print_json", "progress_bar", "reported"]
 
@@ -64,7 +64,7 @@ def _complain(error: Exception, kind: str, text: str) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(label: str) -> Generator[Callable[[int, int], None]]:
     """Give a function of (done, total) that moves a bar; only shown on a terminal."""
     console = Console(stderr=True)
     columns = (

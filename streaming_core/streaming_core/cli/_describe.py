@@ -111,7 +111,7 @@ class Inspection:
     url: str
     """The place."""
     state: str
-    """`finished`: a data set; `unfinished`: a conversion without index; `parts`: only sub-folders."""
+    """`finished`: a data set; `unfinished`: a conversion; `parts`: data sets in sub-folders."""
     data: Data | None = None
     """Given if `finished`."""
     unfinished: Unfinished | None = None

@@ -47,7 +47,8 @@ def rebuild_entry(store: Store, found: Found, *, max_bytes: int) -> dict[str, An
         head = _meta_head(store, found, max_bytes)
     name = next(iter(found.data.values()))
     if head.config.get("format") != found.format:
-        msg = f"{name}: the name says {found.format}, the settings inside {head.config.get('format')!r}"
+        inside = head.config.get("format")
+        msg = f"{name}: the name says {found.format}, the settings inside {inside!r:.40}"
         raise ShardCorruptError(msg)
     if head.end > max_bytes:
         msg = (
@@ -66,7 +67,7 @@ def rebuild_entry(store: Store, found: Found, *, max_bytes: int) -> dict[str, An
     return entry
 
 
-def _describe_file(  # noqa: PLR0913, PLR0917 - one file, seen with all that is known of it
+def _describe_file(
     store: Store,
     files: dict[str, str],
     codec: Compression | None,
@@ -74,11 +75,12 @@ def _describe_file(  # noqa: PLR0913, PLR0917 - one file, seen with all that is 
     size: int | None,
     max_bytes: int,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the entries of the raw and of the compressed file; `size` is the raw one's, if known."""
+    """Return the entries of the raw and the compressed file; `size` is the raw one's, if known."""
     key = files.get(codec.extension if codec else "")
     if key is None:
         have = ", ".join(files.values())
-        msg = f"{have}: the settings inside say compression {codec and codec.text!r}, the name does not"
+        told = codec.text if codec else None
+        msg = f"{have}: the settings inside say compression {told!r}, the name does not"
         raise ShardCorruptError(msg)
     if codec is None:
         stored = store.head(key).size
@@ -122,7 +124,7 @@ def _meta_head(store: Store, found: Found, max_bytes: int) -> _Head:
 
 
 def _parse_head(read: Callable[[int], bytes], key: str, *, whole: bool) -> _Head:
-    """Return count, end and settings; with `whole` these run to the end, else to the first sample."""
+    """Return count, end and settings, which run to the first sample, or if `whole` to the end."""
 
     def word(data: bytes, number: int) -> int:
         at = _WORD * number

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming_core._store import open_store
 from streaming_core.cli._place import INDEX, data_store, find_unfinished_parts, load_table
 from streaming_core.errors import (
     IndexInvalidError,
@@ -51,8 +50,9 @@ def join_parts(root: str, parts: Sequence[str] = ()) -> Joined:
     else:
         unfinished = find_unfinished_parts(store)
         if unfinished:
+            shown = ", ".join(unfinished[:8])
             msg = (
-                f"{store.url}: {len(unfinished)} part(s) are not finished: {', '.join(unfinished[:8])}. "
+                f"{store.url}: {len(unfinished)} part(s) are not finished: {shown}. "
                 "Finish them with resume=True, or name the parts to merge"
             )
             raise ResumeError(msg)
@@ -77,7 +77,7 @@ def _refuse_own_shards(store: Store) -> None:
     own = [name for name in table.basenames("raw") if "/" not in name]
     if own:
         msg = (
-            f"{open_store(store.url).url}/{INDEX} belongs to {len(own)} shards of its own, such as {own[0]}, "
+            f"{store.url}/{INDEX} belongs to {len(own)} shards of its own, such as {own[0]}, "
             "which a merge would drop; move them into a folder beside the other parts first"
         )
         raise OutputNotEmptyError(msg)

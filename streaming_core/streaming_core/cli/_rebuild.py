@@ -59,12 +59,12 @@ class FixReport:
     """Shards in the new index."""
     num_samples: int = 0
     """Samples in the new index."""
-    missing_numbers: list[int] = field(default_factory=list)
+    missing_numbers: list[int] = field(default_factory=list[int])
     """Shard numbers that are not there, allowed or not."""
     kept_as: str | None = None
     """The name under which the broken index was kept."""
-    problems: list[Finding] = field(default_factory=list)
-    """Why nothing was published, if so; problems of single shards are in the report of the check."""
+    problems: list[Finding] = field(default_factory=list[Finding])
+    """Why nothing was published, if so; what the check found is in its own report."""
 
 
 def fix_index(
@@ -136,8 +136,8 @@ def _checked(
 def _refusal(store: LocalStore, unfinished: Unfinished) -> str:
     count = unfinished.num_samples_before + unfinished.num_safe_samples
     return (
-        f"{store.path}: an unfinished conversion is here; writing it again with resume=True completes it. "
-        f"An index now would make a data set of only its {count} safe samples, and end it for "
+        f"{store.path}: an unfinished conversion is here; run it again with resume=True to "
+        f"complete it. An index now would make a data set of only its {count} safe samples, and end it for "
         "good; if that is what you want, add --force"
     )
 
@@ -150,7 +150,7 @@ def _rebuild(
     if unfinished is not None:
         stop = unfinished.first_shard + unfinished.num_safe_shards
         found = [shard for shard in found if shard.number < stop]
-        kept = {name for shard in found for files in (shard.data, shard.meta) for name in files.values()}
+        kept = {name for shard in found for name in (*shard.data.values(), *shard.meta.values())}
         problems = [problem for problem in problems if problem.file in kept]
     if not found:
         msg = (
@@ -194,7 +194,7 @@ def _check_count(
         return
     wanted = unfinished.num_samples_before + unfinished.num_safe_samples
     if table.num_samples != wanted:
-        text = f"the shards hold {table.num_samples} samples, the conversion's journal says {wanted}"
+        text = f"the shards hold {table.num_samples} samples, the journal says {wanted}"
         report.problems.append(Finding("journal", text))
 
 

@@ -22,15 +22,27 @@ if TYPE_CHECKING:
     from streaming_core.cli._describe import Data, Inspection, Schema, Spread
     from streaming_core.cli._place import Part, Unfinished
 
-__all__ = ["facts", "print_inspection", "text"]
+__all__ = ["count_of", "facts", "print_inspection", "text"]
 
 _MAX_PARTS_SHOWN: Final = 40
 _MAX_KEPT_WIDTH: Final = 22
+_PADDING: Final = 11
+"""What lies between and around four columns."""
 
 
 def text(value: object, style: str = "") -> Text:
     """Return `value` as plain text: no markup, nothing that a terminal obeys."""
     return Text(clean(str(value)), style=style)
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return the number with its noun, which takes an `s` unless it is one.
+
+    Example:
+        >>> count_of(1, "shard"), count_of(2000, "shard")
+        ('1 shard', '2,000 shards')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Table:
@@ -45,17 +57,18 @@ def facts(rows: Iterable[tuple[str, object]]) -> Table:
 
 def print_inspection(inspection: Inspection) -> None:
     """Print what `inspect` found."""
+    console = Console(highlight=False)
     parts: list[RenderableType] = [text(inspection.url, "bold cyan")]
     if inspection.data is not None:
-        parts += _data(inspection.data)
+        parts += _data(inspection.data, console.width)
     if inspection.unfinished is not None:
         parts.append(_unfinished(inspection.unfinished))
     if inspection.parts:
         parts += _parts(inspection.parts)
-    Console(highlight=False).print(Group(*parts))
+    console.print(Group(*parts))
 
 
-def _data(data: Data) -> Iterable[RenderableType]:
+def _data(data: Data, width: int) -> Iterable[RenderableType]:
     kinds = sorted({schema.format for schema in data.schemas})
     codecs = sorted({schema.compression or "none" for schema in data.schemas})
     hashes = sorted({name for schema in data.schemas for name in schema.hashes})
@@ -79,8 +92,10 @@ def _data(data: Data) -> Iterable[RenderableType]:
     yield facts(rows)
     if data.samples_per_shard is not None and data.raw_bytes_per_shard is not None:
         yield _spreads(data.samples_per_shard, data.raw_bytes_per_shard)
+    several = len(data.schemas) > 1
     for number, schema in enumerate(data.schemas, 1):
-        yield _schema(schema, f"schema {number} of {len(data.schemas)}: ", len(data.schemas) > 1)
+        title = f"schema {number} of {len(data.schemas)}" if several else None
+        yield _schema(schema, title, width)
 
 
 def _sizes(data: Data) -> str:
@@ -105,18 +120,20 @@ def _spreads(samples: Spread, sizes: Spread) -> RenderableType:
     return table
 
 
-def _schema(schema: Schema, title: str, several: bool) -> RenderableType:
+def _schema(schema: Schema, title: str | None, width: int) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    if several:
-        what = f"{schema.format}, {schema.num_samples:,} samples in {schema.num_shards:,} shards"
-        table.title = text(title + what, "bold")
+    if title is not None:
+        samples = count_of(schema.num_samples, "sample")
+        what = f"{schema.format}, {samples} in {count_of(schema.num_shards, 'shard')}"
+        table.title = text(f"{title}: {what}", "bold")
         table.title_justify = "left"
     names = _room("column", (column.name for column in schema.columns))
     encodings = _room("encoding", (column.encoding for column in schema.columns))
     table.add_column("column", style="bold", overflow="fold", min_width=names)
     table.add_column("encoding", overflow="fold", min_width=encodings)
     table.add_column("bytes", justify="right", no_wrap=True, min_width=len("varies"))
-    table.add_column("first value", no_wrap=True, overflow="ellipsis")
+    room = max(width - names - encodings - len("varies") - _PADDING, len("first value"))
+    table.add_column("first value", no_wrap=True, overflow="ellipsis", max_width=room)
     for column in schema.columns:
         size = "varies" if column.num_bytes is None else f"{column.num_bytes:,}"
         example = text("-", "dim") if column.example is None else text(column.example)
@@ -139,8 +156,8 @@ def _unfinished(unfinished: Unfinished) -> RenderableType:
     how = "append=True, resume=True" if unfinished.appends else "resume=True"
     lines = [
         text(
-            f"{what}: {unfinished.num_safe_samples:,} samples in "
-            f"{unfinished.num_safe_shards:,} shards are safe",
+            f"{what}: {count_of(unfinished.num_safe_samples, 'sample')} in "
+            f"{count_of(unfinished.num_safe_shards, 'shard')} safe",
             "yellow",
         ),
         text(
@@ -164,6 +181,4 @@ def _parts(parts: tuple[Part, ...]) -> Iterable[RenderableType]:
         table.add_row(text(f"… and {len(parts) - _MAX_PARTS_SHOWN:,} more"), "", "")
     yield text("no data set here, but in folders below", "yellow")
     yield table
-    yield text(
-        "Name one of them, or join them into one data set with: streaming-core merge"
-    )
+    yield text("Name one of them, or join them into one data set with: streaming-core merge")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming_core._units import format_bytes
-from streaming_core.cli._render import facts, text
+from streaming_core.cli._render import count_of, facts, text
 from streaming_core.cli._scan import show_numbers
 from streaming_core.cli._values import show_value
 
@@ -29,7 +29,8 @@ _VALUE_WIDTH: Final = 240
 def print_sample(number: int, shard: int, sample: Mapping[str, Any], *, full: bool) -> None:
     """Print one sample as a list of its columns."""
     console = Console(highlight=False)
-    console.print(text(f"sample {number:,}", "bold cyan"), text(f"shard {shard:,}", "dim"))
+    title = text(f"sample {number:,}", "bold cyan")
+    console.print(title.append(f"  shard {shard:,}", "not bold dim"))
     width = None if full else _VALUE_WIDTH
     values = [(name, show_value(value, width=width)) for name, value in sample.items()]
     console.print(facts(values))
@@ -47,7 +48,7 @@ def print_report(report: Report) -> None:
         console.print(
             text(f"not decoded, for it could run code: {names} (--allow-unsafe-types decodes)")
         )
-    looked = f"{report.num_shards:,} shards, {report.num_samples:,} samples"
+    looked = f"{count_of(report.num_shards, 'shard')}, {count_of(report.num_samples, 'sample')}"
     looked += f", {format_bytes(report.num_bytes)}"
     how = "presence and sizes only" if report.mode == "fast" else "all bytes"
     sums = "with" if report.has_sums else "without"
@@ -55,9 +56,9 @@ def print_report(report: Report) -> None:
         how += f", {sums} a file of sums"
     verdict = text("ok", "bold green")
     if not report.ok:
-        verdict = text(f"{_count(len(report.problems), 'problem')}", "bold red")
+        verdict = text(count_of(len(report.problems), "problem"), "bold red")
     if report.warnings:
-        verdict.append(f", {_count(len(report.warnings), 'warning')}", "yellow")
+        verdict.append(f", {count_of(len(report.warnings), 'warning')}", "yellow")
     console.print(verdict.append(f": {looked} ({how})", "not bold default"))
 
 
@@ -73,7 +74,7 @@ def print_fix(report: FixReport) -> None:
             console.print(_findings("problem", report.problems))
         return
     kept = f"; the old one is kept as {report.kept_as}" if report.kept_as else ""
-    what = f"{_count(report.num_shards, 'shard')} and {_count(report.num_samples, 'sample')}"
+    what = f"{count_of(report.num_shards, 'shard')} and {count_of(report.num_samples, 'sample')}"
     console.print(
         text(f"the index was {report.reason}; rebuilt it from {what}{kept}", "bold green")
     )
@@ -95,7 +96,3 @@ def _findings(what: str, findings: Sequence[Finding]) -> Table:
         rest = f"… and {len(findings) - _MAX_FINDINGS:,} more; --json lists all"
         table.add_row("", "", "", text(rest))
     return table
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -102,7 +102,7 @@ def iterate_rows(
 
 
 def read_first(store: Store, info: ShardInfo, *, allow_unsafe: bool = False) -> dict[str, Any]:
-    """Return the first sample of a shard that has some, reading no more of the shard than needed."""
+    """Return the first sample of a shard that has one; reads no more of it than needed."""
     if info.schema.format != "mds" or info.zip is not None:
         rows = Rows(info, fetch_shard(store, info, allow_unsafe=True), allow_unsafe=allow_unsafe)
         return rows.row(0)

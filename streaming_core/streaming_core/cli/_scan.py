@@ -26,9 +26,9 @@ class Found:
     """The number in their names."""
     format: str
     """The format in their names."""
-    data: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict[str, str])
     """Data files."""
-    meta: dict[str, str] = field(default_factory=dict)
+    meta: dict[str, str] = field(default_factory=dict[str, str])
     """Meta files."""
 
 

@@ -27,7 +27,7 @@ def file_names(table: ShardTable) -> set[str]:
 
 
 def stray_files(keys: Iterable[str], table: ShardTable) -> Iterator[Finding]:
-    """Yield a warning for each key that looks like a shard's file, but that the index does not name.
+    """Yield a warning for each key that looks like a shard's file and is not in the index.
 
     Only folders are looked at in which the data set has files, or that have no index of their own.
     """

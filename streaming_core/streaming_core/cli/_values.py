@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-__all__ = ["Pickled", "clean", "json_line", "json_value", "show_value"]
+__all__ = ["Pickled", "clean", "is_image", "json_line", "json_value", "show_value"]
 
 _MAX_JSON_ITEMS: Final = 64
 _MAX_HEX_BYTES: Final = 16
@@ -51,14 +51,14 @@ def show_value(value: object, *, width: int | None = 60) -> str:
         case bytes():
             return _show_bytes(value, width)
         case np.ndarray():
-            return _cut(_show_array(cast("np.ndarray[Any, Any]", value), width), width)
+            return _cut(_show_array(value, width), width)
         case np.generic():
-            return str(value)
+            return str(cast("object", value))
         case str():
             return _cut(repr(value if width is None else value[: width + 1]), width)
-        case _ if _is_image(value):
+        case _ if is_image(value):
             return _show_image(value)
-        case list() if any(map(_is_image, cast("list[object]", value))):
+        case list() if any(map(is_image, cast("list[object]", value))):
             items = cast("list[object]", value)
             return _cut(f"{len(items)} images: " + "; ".join(map(show_value, items)), width)
         case Decimal():
@@ -68,7 +68,7 @@ def show_value(value: object, *, width: int | None = 60) -> str:
 
 
 def json_value(value: object, *, full: bool = False) -> Any:  # noqa: ANN401 - any JSON value
-    """Return `value` as JSON can hold it; only `full` keeps more than the first 64 bytes or numbers.
+    """Return `value` as JSON can hold it; without `full` only the first 64 bytes or numbers.
 
     Text, whole and finite numbers, lists and objects stay what they are. The others become objects:
     bytes `{"bytes": base64, "length"}`, arrays `{"dtype", "shape", "values"}` with the values flat
@@ -91,9 +91,9 @@ def json_value(value: object, *, full: bool = False) -> Any:  # noqa: ANN401 - a
             kept = value if full else value[:_MAX_JSON_ITEMS]
             return {"bytes": base64.b64encode(kept).decode(), "length": len(value)}
         case np.ndarray():
-            return _json_array(cast("np.ndarray[Any, Any]", value), full=full)
+            return _json_array(value, full=full)
         case np.generic():
-            return json_value(value.item(), full=full)
+            return json_value(cast("np.generic[Any]", value).item(), full=full)
         case Decimal():
             return {"decimal": str(value)}
         case list():
@@ -101,18 +101,18 @@ def json_value(value: object, *, full: bool = False) -> Any:  # noqa: ANN401 - a
         case dict() if all(isinstance(key, str) for key in cast("dict[object, object]", value)):
             items = cast("dict[str, object]", value).items()
             return {key: json_value(item, full=full) for key, item in items}
-        case _ if _is_image(value):
+        case _ if is_image(value):
             return _json_image(value, full=full)
         case _:
             return {"type": type(value).__qualname__, "repr": repr(value)}
 
 
 def json_line(document: object) -> str:
-    """Return `document` as one line of strict JSON, ASCII-escaped.
+    r"""Return `document` as one line of strict JSON, ASCII-escaped.
 
     Example:
-        >>> json_line({"a": "é"})
-        '{"a": "\\\\u00e9"}'
+        >>> print(json_line({"a": "é"}))
+        {"a": "\u00e9"}
     """
     return json.dumps(document, allow_nan=False)
 
@@ -141,7 +141,7 @@ def _json_array(array: np.ndarray[Any, Any], *, full: bool) -> dict[str, Any]:
     return {"dtype": array.dtype.name, "shape": list(array.shape), "values": values}
 
 
-def _is_image(value: object) -> bool:
+def is_image(value: object) -> bool:
     """Tell whether `value` is a Pillow image, without importing Pillow."""
     return any(cls.__module__ == "PIL.Image" for cls in type(value).__mro__)
 

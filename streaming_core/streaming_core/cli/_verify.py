@@ -47,9 +47,9 @@ class Report:
     """Columns that were not decoded, because that could run code."""
     has_sums: bool = False
     """Whether there is a file of sums that the files were checked against."""
-    problems: list[Finding] = field(default_factory=list)
+    problems: list[Finding] = field(default_factory=list[Finding])
     """All that is wrong."""
-    warnings: list[Finding] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list[Finding])
     """What is odd, but does no harm."""
 
     def fail(self, finding: Finding) -> None:
@@ -87,7 +87,7 @@ def verify_place(
     )
 
 
-def verify_table(  # noqa: PLR0913 - the options of one command
+def verify_table(
     store: Store,
     table: ShardTable,
     *,

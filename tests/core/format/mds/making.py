@@ -30,7 +30,12 @@ def schema_of(columns: Mapping[str, str], *, compression: str | None = None) -> 
 
 
 def info_of(
-    schema: ShardSchema, raw: bytes, samples: int, packed: bytes | None = None, *, hashed: bool = False
+    schema: ShardSchema,
+    raw: bytes,
+    samples: int,
+    packed: bytes | None = None,
+    *,
+    hashed: bool = False,
 ) -> ShardInfo:
     """Return what an index says of the shard with these bytes."""
 

@@ -1,0 +1,226 @@
+"""A light process that forks conversions, so that a hundred can be killed in a few seconds.
+
+The children are real processes and die by real signals; only the start of the interpreter and the
+imports are shared. Under strace, the system calls of the children can be made to fail or to kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import IO, Any, Self, cast
+
+__all__ = ["CALLS", "FIRED_AT", "Outcome", "Server", "inject", "why_no_strace"]
+
+_ROOT = Path(__file__).parents[2]
+_ENV = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+_NO_FILE = 1 << 20
+Outcome = dict[str, Any]
+
+CALLS: dict[str, tuple[str, Callable[[], object]]] = {
+    "close": ("close", lambda: os.close(_NO_FILE)),
+    "fsync": ("fsync", lambda: os.fsync(_NO_FILE)),
+    "mkdir": ("?mkdir,?mkdirat", lambda: os.mkdir("")),  # noqa: PTH102
+    "open": ("?open,?openat", lambda: os.open("", os.O_RDONLY)),
+    "rename": ("?rename,?renameat,?renameat2", lambda: os.rename("", "")),  # noqa: PTH104
+    "rmdir": ("?rmdir", lambda: os.rmdir("")),  # noqa: PTH106
+    "unlink": ("?unlink,?unlinkat", lambda: os.unlink("")),  # noqa: PTH108
+    "write": ("writev", lambda: os.writev(_NO_FILE, [b"x"])),
+}
+"""System calls of the writer by plain name: how strace calls them, and a harmless one that fails."""
+
+FIRED_AT = 2500
+"""The call that strace makes fail; children use up all but a few of those before it.
+
+strace counts for each thread on its own, from its start, and is told the number only once. It is
+above what the interpreter needs to start.
+"""
+
+
+def inject(*calls: str, what: str, forever: bool = False) -> list[str]:
+    """Return the command that runs another one with `what` at call `FIRED_AT` of each thread."""
+    names = ",".join(CALLS[call][0] for call in calls)
+    when = f"{FIRED_AT}{'+' if forever else ''}"
+    # Without the filter each system call would stop twice, instead of the ones looked for.
+    quiet = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null"]
+    return [*quiet, "-e", f"trace={names}", "-e", f"inject={names}:{what}:when={when}"]
+
+
+@cache
+def why_no_strace() -> str:
+    """Return why calls cannot be made to fail here; empty if they can."""
+    command = [*inject("rename", what="error=EIO"), sys.executable, "-c", "pass"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except FileNotFoundError:
+        return "strace is not installed"
+    return f"strace cannot trace here: {done.stderr.strip()}" if done.returncode else ""
+
+
+class Server:
+    """The parent of the conversions, in a process of its own."""
+
+    def __init__(self, command: list[str] | None = None) -> None:
+        """Start it, under `command` if given."""
+        self._process = subprocess.Popen(
+            [*(command or []), sys.executable, "-m", "tests.faults.forks"],
+            cwd=_ROOT,
+            env=_ENV,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, job: str, root: Path, **how: Any) -> Outcome:
+        """Run a conversion in a child; return its exit code, duration, ticks, and error if any.
+
+        `kill_after_seconds` and `kill_after_ticks` kill it then. `fail=(call, n, thread)` lets what
+        the server's `inject` says happen at the n-th `call` of the `main` or `worker` thread.
+        `patch` changes something else in the child; see `_PATCHES`.
+        """
+        request = json.dumps({"job": job, "root": str(root), **how})
+        stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
+        stdin.write(request + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        assert line, f"the parent of the conversions died with {self._process.wait()}"
+        outcome: Outcome = json.loads(line)
+        return outcome
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process as process:
+            cast("IO[str]", process.stdin).close()
+            process.wait(timeout=30)
+
+
+# --- within the process ---------------------------------------------------------------------------
+
+
+def _serve() -> None:
+    from tests.faults.jobs import JOBS
+
+    # Load what a conversion loads late, so that it does not count as the children's calls.
+    __import__("streaming_writer")
+    for line in sys.stdin:
+        request = json.loads(line)
+        outcome = _run(JOBS[request["job"]].run, request)
+        sys.stdout.write(json.dumps(outcome) + "\n")
+        sys.stdout.flush()
+
+
+def _run(convert: Callable[..., object], request: dict[str, Any]) -> Outcome:
+    ticks_out, ticks_in = os.pipe()
+    error_out, error_in = os.pipe()
+    start = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        _child(convert, request, ticks_in, error_in)
+    os.close(ticks_in)
+    os.close(error_in)
+    ticks = _watch(pid, ticks_out, request)
+    with open(error_out, "rb") as pipe:  # noqa: PTH123
+        error = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    return {
+        "code": os.waitstatus_to_exitcode(status),
+        "seconds": time.monotonic() - start,
+        "ticks": ticks,
+        "error": json.loads(error) if error else None,
+    }
+
+
+def _watch(pid: int, ticks_out: int, request: dict[str, Any]) -> int:
+    """Count ticks until the child ends, and kill it when its time has come; return the count."""
+    seconds, limit = request.get("kill_after_seconds"), request.get("kill_after_ticks")
+    deadline = None if seconds is None else time.monotonic() + seconds
+    ticks = 0
+    try:
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not select.select([ticks_out], [], [], left)[0]:
+                os.kill(pid, signal.SIGKILL)
+                return ticks
+            came = os.read(ticks_out, 1)
+            if not came:
+                return ticks
+            ticks += 1
+            if ticks == limit:
+                os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(ticks_out)
+
+
+def _child(
+    convert: Callable[..., object], request: dict[str, Any], ticks_in: int, error_in: int
+) -> None:
+    """Convert and end the process, without the cleaning up that its parent will do itself."""
+    code = 70
+    try:
+        if request.get("patch"):
+            _PATCHES[request["patch"]]()
+        if request.get("fail"):
+            _arm(*request["fail"])
+        convert(Path(request["root"]), partial(os.write, ticks_in, b"."))
+        code = 0
+    except BaseException as error:  # noqa: BLE001 - the test judges what it is
+        code = 1
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        told = {"kinds": kinds, "errno": getattr(error, "errno", None), "text": str(error)}
+        told["trace"] = traceback.format_exc()
+        with suppress(OSError):
+            os.write(error_in, json.dumps(told).encode()[: 1 << 15])
+    finally:
+        os._exit(code)
+
+
+def _arm(call: str, nth: int, thread: str) -> None:
+    """Use up the calls before the one that strace fires at."""
+
+    def burn() -> None:
+        harmless = CALLS[call][1]
+        for _ in range(FIRED_AT - nth):
+            with suppress(OSError):
+                harmless()
+
+    if thread == "main":
+        burn()
+        return
+    from streaming_writer import _finisher
+
+    pool: Any = partial(_finisher.ThreadPoolExecutor, initializer=burn)
+    _finisher.ThreadPoolExecutor = pool  # type: ignore[misc]
+
+
+def _short_writes() -> None:
+    """Let each write take five bytes at most, as a signal or a full pipe may."""
+
+    def writev(handle: int, buffers: Any) -> int:
+        return os.write(handle, b"".join(buffers)[:5])
+
+    os.writev = writev
+
+
+def _lone_user() -> None:
+    """Become a user who may do nothing."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+_PATCHES = {"short-writes": _short_writes, "lone-user": _lone_user}
+
+if __name__ == "__main__":
+    _serve()
