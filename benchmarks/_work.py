@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from _spec import Task
     from numpy.typing import NDArray
@@ -29,11 +29,13 @@ _TOKENS_PER_SAMPLE = 2048
 class Work(Protocol):
     """Samples one by one, as a user's loop would make them, and the same in batches."""
 
-    columns: Mapping[str, str]
-    """MDS encodings by column name."""
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """MDS encodings by column name."""
 
-    payload_bytes: int
-    """Bytes of all values, without any framing."""
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of all values, without any framing."""
 
     def samples(self) -> Iterator[dict[str, Any]]:
         """Yield each sample as a dict of Python ints, a numpy array or bytes."""
@@ -103,7 +105,11 @@ class _Blobs:
 
 def make_work(task: Task) -> Work:
     """Make the data of `task`: equal in every process, whatever its numpy version."""
-    makers = {"ints": _make_ints, "tokens": _make_tokens, "blobs": _make_blobs}
+    makers: dict[str, Callable[[int, np.random.Generator], Work]] = {
+        "ints": _make_ints,
+        "tokens": _make_tokens,
+        "blobs": _make_blobs,
+    }
     return makers[task.work](task.num_samples, np.random.Generator(np.random.PCG64(task.seed)))
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import signal
 import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -25,6 +26,7 @@ from scenarios import write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     from _spec import Scenario
 
@@ -43,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     complete = True
     for scenario in chosen:
-        document = _run_scenario(scenario, options)
-        path = write_files(document, options.results)
+        document, path = _run_scenario(scenario, options)
         section = markdown(document, scenario)
         print(f"\n{section}\nAll runs: {path}", flush=True)
         if options.publish:
@@ -84,12 +85,18 @@ def _matches(name: str, patterns: Sequence[str] | None) -> bool:
     return patterns is None or any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
 
-def _run_scenario(scenario: Scenario, options: argparse.Namespace) -> dict[str, Any]:
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    cases = []
+def _run_scenario(scenario: Scenario, options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    """Measure all chosen cases; the file is written after each, so a stopped run keeps the rest."""
     with tempfile.TemporaryDirectory(prefix="streaming-bench-", dir=options.work_dir) as folder:
-        machine = machine_record(Path(folder))
         settings = Settings(options.runs, Path(folder), options.results / "logs", _say)
+        document: dict[str, Any] = {
+            "scenario": scenario.name,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "quick": options.quick,
+            "num_runs": options.runs,
+            "machine": machine_record(Path(folder)),
+            "cases": [],
+        }
         for case in scenario.quick_cases if options.quick else scenario.cases:
             if not _matches(case.task.name, options.cases):
                 continue
@@ -97,20 +104,20 @@ def _run_scenario(scenario: Scenario, options: argparse.Namespace) -> dict[str, 
             _say(f"{scenario.name}, {case.task.name}: {len(chosen)} contenders")
             entries = run_case(Case(case.task, chosen), settings)
             summaries = [summarize(case.task, entry) for entry in entries]
-            cases.append({"task": case.task.to_json(), "contenders": summaries})
-    return {
-        "scenario": scenario.name,
-        "started": started,
-        "quick": options.quick,
-        "num_runs": options.runs,
-        "machine": machine,
-        "cases": cases,
-    }
+            document["cases"].append({"task": case.task.to_json(), "contenders": summaries})
+            write_files(document, options.results)
+    return document, write_files(document, options.results)
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _leave(signum: int, _frame: FrameType | None) -> NoReturn:
+    """End as on an error, so that processes and folders are cleaned up on the way."""
+    sys.exit(128 + signum)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _leave)
     sys.exit(main())

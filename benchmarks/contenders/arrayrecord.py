@@ -31,7 +31,7 @@ _PACKERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 
 
 class _ArrayRecord:
-    distributions = ("array_record", "numpy")
+    distributions: tuple[str, ...] = ("array_record", "numpy")
 
     def __init__(self, work: Work, task: Task, group_size: int) -> None:
         self.payload_bytes = work.payload_bytes

@@ -28,11 +28,12 @@ __all__ = ["prepare"]
 
 
 class _Files:
-    distributions = ("streaming-core",)
+    distributions: tuple[str, ...] = ("streaming-core",)
 
-    def __init__(self, payload_bytes: int, shards: list[memoryview], num_threads: int) -> None:
-        self.payload_bytes = payload_bytes
-        self.num_samples = 0
+    def __init__(self, work: Work, task: Task, shards: list[memoryview], num_threads: int) -> None:
+        self.payload_bytes = work.payload_bytes
+        self._num_samples = task.num_samples
+        self._level = task.zstd_level
         self._shards = shards
         self._num_threads = num_threads
 
@@ -44,21 +45,21 @@ class _Files:
     def count(self, out: Path) -> int:
         sizes = sorted(path.stat().st_size for path in out.iterdir())
         assert sizes == sorted(map(len, self._shards))
-        return self.num_samples
+        return self._num_samples
 
 
 class _Zstd(_Files):
-    distributions = ("streaming-core", "zstandard")
-    level = 0
+    distributions: tuple[str, ...] = ("streaming-core", "zstandard")
 
     def run(self, out: Path) -> None:
         out.mkdir()
-        jobs = [(self.level, shard) for shard in self._shards]
+        assert self._level is not None
+        jobs = [(self._level, shard) for shard in self._shards]
         _share(_compress, jobs, self._num_threads)
 
     def count(self, out: Path) -> int:
         assert not any(out.iterdir())
-        return self.num_samples
+        return self._num_samples
 
 
 def _share(
@@ -98,21 +99,14 @@ def _write_ours(work: Work, compression: str | None, out: Path) -> list[Path]:
 def prepare(task: Task, options: dict[str, Any]) -> Timed:
     """Write the data once to learn the files, then keep only what `run` needs."""
     work = make_work(task)
-    level = task.zstd_level
     num_threads: int = options["num_threads"]
     with tempfile.TemporaryDirectory() as folder:
         if options["what"] == "zstd":
-            assert level is not None
             files = _write_ours(work, None, Path(folder) / "out")
             shards = [memoryview(path.read_bytes()) for path in files]
-            timed: _Files = _Zstd(work.payload_bytes, shards, num_threads)
-            timed.level = level
-        else:
-            files = _write_ours(work, task.compression, Path(folder) / "out")
-            shards = _slices([path.stat().st_size for path in files])
-            timed = _Files(work.payload_bytes, shards, num_threads)
-    timed.num_samples = task.num_samples
-    return timed
+            return _Zstd(work, task, shards, num_threads)
+        files = _write_ours(work, task.compression, Path(folder) / "out")
+        return _Files(work, task, _slices([path.stat().st_size for path in files]), num_threads)
 
 
 def _slices(sizes: list[int]) -> list[memoryview]:

@@ -23,7 +23,7 @@ __all__ = ["prepare"]
 
 
 class _Lance:
-    distributions = ("pylance", "pyarrow", "numpy")
+    distributions: tuple[str, ...] = ("pylance", "pyarrow", "numpy")
 
     def __init__(self, work: Work, task: Task, options: dict[str, Any]) -> None:
         self.payload_bytes = work.payload_bytes

@@ -27,7 +27,7 @@ _works: list[Work] = []
 
 
 class _Writer:
-    distributions = ("litdata", "numpy")
+    distributions: tuple[str, ...] = ("litdata", "numpy")
 
     def __init__(self, work: Work, task: Task) -> None:
         self.payload_bytes = work.payload_bytes

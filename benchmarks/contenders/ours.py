@@ -24,7 +24,7 @@ __all__ = ["prepare"]
 
 
 class _Ours:
-    distributions = ("streaming-core", "numpy", "zstandard")
+    distributions: tuple[str, ...] = ("streaming-core", "numpy", "zstandard")
 
     def __init__(self, work: Work, task: Task, options: dict[str, Any]) -> None:
         self.payload_bytes = work.payload_bytes

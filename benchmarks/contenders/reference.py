@@ -18,7 +18,7 @@ __all__ = ["prepare"]
 
 
 class _Reference:
-    distributions = ("mosaicml-streaming", "numpy", "zstd")
+    distributions: tuple[str, ...] = ("mosaicml-streaming", "numpy", "zstd")
 
     def __init__(self, work: Work, task: Task) -> None:
         self.payload_bytes = work.payload_bytes

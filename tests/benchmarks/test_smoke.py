@@ -7,11 +7,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 RUN = Path(__file__).resolve().parents[2] / "benchmarks/run.py"
+SCENARIOS = ("write-ints", "write-tokens", "write-blobs")
+
+
+class Outcome(NamedTuple):
+    """What one call of the command left behind."""
+
+    documents: dict[str, dict[str, Any]]
+    tables: dict[str, list[dict[str, str]]]
+    printed: str
+    left_over: list[str]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -21,58 +31,67 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_ours(tmp_path: Path, scenario: str, case: str) -> tuple[dict[str, Any], str]:
-    """Run our own contenders once; give the result file and what was printed."""
-    ours = ("--contenders", "streaming-core*", "--cases", case, "--runs", "2")
-    folders = ("--results", str(tmp_path / "results"), "--work-dir", str(tmp_path))
-    done = run(scenario, "--quick", *ours, *folders)
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One call for all scenarios of our own writers; most of its time goes into imports."""
+    folder = tmp_path_factory.mktemp("bench")
+    work_dir = tmp_path_factory.mktemp("work")
+    ours = ("--contenders", "streaming-core write*", "--cases", "raw", "--runs", "2")
+    folders = ("--results", str(folder), "--work-dir", str(work_dir))
+    done = run(*SCENARIOS, "--quick", *ours, *folders)
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = (tmp_path / "results").glob("*.json")
-    document: dict[str, Any] = json.loads(path.read_bytes())
-    return document, done.stdout
+    documents, tables = {}, {}
+    for path in folder.glob("*.json"):
+        document = json.loads(path.read_bytes())
+        documents[document["scenario"]] = document
+        with path.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+            tables[document["scenario"]] = list(csv.DictReader(file))
+    return Outcome(documents, tables, done.stdout, [path.name for path in work_dir.iterdir()])
 
 
-@pytest.mark.parametrize(
-    ("scenario", "case"),
-    [("write-ints", "raw"), ("write-tokens", "zstd:1"), ("write-blobs", "raw")],
-)
-def test_our_writers_are_measured_and_recorded(tmp_path: Path, scenario: str, case: str) -> None:
+@pytest.mark.xdist_group("benchmarks")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_our_writers_are_measured_and_recorded(outcome: Outcome, scenario: str) -> None:
     """Every contender of ours leaves complete runs, a summary and a row in the table."""
-    document, printed = run_ours(tmp_path, scenario, case)
-    (only,) = document["cases"]
-    assert only["task"]["compression"] == (None if case == "raw" else case)
-    names = [entry["name"] for entry in only["contenders"]]
+    (case,) = outcome.documents[scenario]["cases"]
+    assert case["task"]["compression"] is None
+    names = [entry["name"] for entry in case["contenders"]]
     assert names[:2] == ["streaming-core write", "streaming-core write_batch"]
-    for entry in only["contenders"]:
+    for entry in case["contenders"]:
         assert entry["error"] is None
         assert len(entry["runs"]) == 2
-        assert all(figures["seconds"] > 0 and figures["out_bytes"] > 0 for figures in entry["runs"])
+        assert all(figures["seconds"] > 0 and figures["num_files"] > 1 for figures in entry["runs"])
         rate = entry["samples_per_second"]
         assert 0 < rate["low"] <= rate["median"] <= rate["high"]
         assert entry["versions"].keys() >= {"python", "numpy", "streaming-core"}
-        assert f"| {entry['name']} |" in printed
-    assert document["machine"].keys() >= {"cpu", "cores", "memory_bytes", "file_system"}
+        assert f"| {entry['name']} |" in outcome.printed
+    machine = outcome.documents[scenario]["machine"]
+    assert machine.keys() >= {"cpu", "cores", "memory_bytes", "file_system"}
 
 
-def test_equal_data_makes_equally_large_outputs(tmp_path: Path) -> None:
-    """The ways to write get the same samples: their outputs have the same size, run after run."""
-    document, _ = run_ours(tmp_path, "write-tokens", "raw")
-    (only,) = document["cases"]
-    sizes = {figures["out_bytes"] for entry in only["contenders"] for figures in entry["runs"]}
+@pytest.mark.xdist_group("benchmarks")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_equal_data_makes_equally_large_outputs(outcome: Outcome, scenario: str) -> None:
+    """All ways to write get the same samples: their outputs have one size, above the data's."""
+    (case,) = outcome.documents[scenario]["cases"]
+    sizes = {figures["out_bytes"] for entry in case["contenders"] for figures in entry["runs"]}
     assert len(sizes) == 1
-    assert sizes.pop() > only["contenders"][0]["payload_bytes"]
+    assert sizes.pop() > case["contenders"][0]["payload_bytes"]
 
 
-def test_each_run_is_a_row_of_the_csv(tmp_path: Path) -> None:
-    """The CSV holds one row per contender and counted run, and leaves no output behind."""
-    document, _ = run_ours(tmp_path, "write-ints", "raw")
-    (path,) = (tmp_path / "results").glob("*.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    (only,) = document["cases"]
-    runs = [(entry["name"], i) for entry in only["contenders"] for i in (1, 2)]
-    assert [(row["contender"], int(row["run"])) for row in rows] == runs
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["results"]
+@pytest.mark.xdist_group("benchmarks")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_counted_run_is_a_row_of_the_csv(outcome: Outcome, scenario: str) -> None:
+    """The CSV holds one row per contender and run, without the one that warmed up."""
+    (case,) = outcome.documents[scenario]["cases"]
+    runs = [(entry["name"], number) for entry in case["contenders"] for number in (1, 2)]
+    assert [(row["contender"], int(row["run"])) for row in outcome.tables[scenario]] == runs
+
+
+@pytest.mark.xdist_group("benchmarks")
+def test_no_output_stays_behind(outcome: Outcome) -> None:
+    """What the contenders wrote is removed when the command ends."""
+    assert outcome.left_over == []
 
 
 def test_an_unknown_scenario_is_refused_with_the_names_there_are() -> None:

@@ -16,11 +16,12 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-__all__ = ["CALLS", "FIRED_AT", "Outcome", "Server", "inject", "why_no_strace"]
+__all__ = ["CALLS", "Inject", "Outcome", "Server", "why_no_strace"]
 
 _ROOT = Path(__file__).parents[2]
 _ENV = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -39,27 +40,42 @@ CALLS: dict[str, tuple[str, Callable[[], object]]] = {
 }
 """System calls of the writer by plain name: how strace calls them, and a harmless one that fails."""
 
-FIRED_AT = 2500
-"""The call that strace makes fail; children use up all but a few of those before it.
 
-strace counts for each thread on its own, from its start, and is told the number only once. It is
-above what the interpreter needs to start.
-"""
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """What strace lets happen to the calls that children are armed for.
 
+    strace counts for each thread on its own, from its start, and is told once at which number to
+    fire. So a child that wants its n-th call to fail first uses up the calls before.
+    """
 
-def inject(*calls: str, what: str, forever: bool = False) -> list[str]:
-    """Return the command that runs another one with `what` at call `FIRED_AT` of each thread."""
-    names = ",".join(CALLS[call][0] for call in calls)
-    when = f"{FIRED_AT}{'+' if forever else ''}"
-    # Without the filter each system call would stop twice, instead of the ones looked for.
-    quiet = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null"]
-    return [*quiet, "-e", f"trace={names}", "-e", f"inject={names}:{what}:when={when}"]
+    what: str
+    """As strace has it: `error=EIO`, `signal=KILL`, …"""
+    calls: tuple[str, ...]
+    """Names in `CALLS`."""
+    forever: bool = False
+    """Whether all later calls of that kind fail, too."""
+
+    @property
+    def fires_at(self) -> int:
+        """The call that fails; above what a small conversion makes, and the start of Python."""
+        return 2500 if {"open", "close"} & {*self.calls} else 150
+
+    def command(self) -> list[str]:
+        """Return the command that runs another one under this."""
+        names = ",".join(CALLS[call][0] for call in self.calls)
+        when = f"{self.fires_at}{'+' if self.forever else ''}"
+        quiet = ["strace", "-f", "-qq", "-o", "/dev/null"]
+        if not self.what.startswith("signal"):
+            # Stops the threads at the calls looked for only, but then no signal can be sent.
+            quiet.append("--seccomp-bpf")
+        return [*quiet, "-e", f"trace={names}", "-e", f"inject={names}:{self.what}:when={when}"]
 
 
 @cache
 def why_no_strace() -> str:
     """Return why calls cannot be made to fail here; empty if they can."""
-    command = [*inject("rename", what="error=EIO"), sys.executable, "-c", "pass"]
+    command = [*Inject("error=EIO", ("rename",)).command(), sys.executable, "-c", "pass"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except FileNotFoundError:
@@ -70,10 +86,11 @@ def why_no_strace() -> str:
 class Server:
     """The parent of the conversions, in a process of its own."""
 
-    def __init__(self, command: list[str] | None = None) -> None:
-        """Start it, under `command` if given."""
+    def __init__(self, inject: Inject | None = None) -> None:
+        """Start it, under strace if something is to be injected."""
+        self._inject = inject
         self._process = subprocess.Popen(
-            [*(command or []), sys.executable, "-m", "tests.faults.forks"],
+            [*(inject.command() if inject else []), sys.executable, "-m", "tests.faults.forks"],
             cwd=_ROOT,
             env=_ENV,
             stdin=subprocess.PIPE,
@@ -84,10 +101,13 @@ class Server:
     def run(self, job: str, root: Path, **how: Any) -> Outcome:
         """Run a conversion in a child; return its exit code, duration, ticks, and error if any.
 
-        `kill_after_seconds` and `kill_after_ticks` kill it then. `fail=(call, n, thread)` lets what
-        the server's `inject` says happen at the n-th `call` of the `main` or `worker` thread.
+        `kill_after_seconds` and `kill_after_ticks` kill it then. With `fail=(call, n, thread)` the
+        n-th `call` of the `main` or the `worker` thread gets what the server injects.
         `patch` changes something else in the child; see `_PATCHES`.
         """
+        if "fail" in how and self._inject:
+            call, nth, thread = how["fail"]
+            how["fail"] = (call, self._inject.fires_at - nth, thread)
         request = json.dumps({"job": job, "root": str(root), **how})
         stdin, stdout = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
         stdin.write(request + "\n")
@@ -186,12 +206,12 @@ def _child(
         os._exit(code)
 
 
-def _arm(call: str, nth: int, thread: str) -> None:
-    """Use up the calls before the one that strace fires at."""
+def _arm(call: str, unused: int, thread: str) -> None:
+    """Use up the calls of a thread before those that count."""
 
     def burn() -> None:
         harmless = CALLS[call][1]
-        for _ in range(FIRED_AT - nth):
+        for _ in range(unused):
             with suppress(OSError):
                 harmless()
 

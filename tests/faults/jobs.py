@@ -45,7 +45,8 @@ class Job:
         return [root / "out" / "part-00003" if "part" in self.options else root / "out"]
 
     def prepare(self, root: Path) -> None:
-        """Write the data set that is appended to."""
+        """Make the folder, and write the data set that is appended to."""
+        root.mkdir()
         if self.appends:
             with MDSWriter(out=root / "out", columns=COLUMNS, size_limit=self.size_limit) as out:
                 out.write_batch(_columns(BASE))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
-from tests.faults.forks import Server, inject, why_no_strace
+from tests.faults.forks import Inject, Server, why_no_strace
 from tests.faults.jobs import JOBS, check_consistent, tree
 
 pytestmark = pytest.mark.skipif(bool(why_no_strace()), reason=why_no_strace())
@@ -20,7 +21,7 @@ _MOST = 40
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """Return a parent whose children die at the call they are armed for, before it does anything."""
-    with Server(inject(*_CALLS, what="signal=KILL")) as started:
+    with Server(Inject("signal=KILL", _CALLS)) as started:
         yield started
 
 
@@ -31,15 +32,16 @@ def test_killed_at_each_call_the_writer_goes_on(
 ) -> None:
     """For every n, until the conversion survives: nothing is torn and resuming gives the whole."""
     job = JOBS[name]
-    job.prepare(tmp_path / "whole")
-    before = tree(tmp_path / "whole")
+    job.prepare(tmp_path / "base")
+    before = tree(tmp_path / "base")
+    copytree(tmp_path / "base", tmp_path / "whole")
     job.run(tmp_path / "whole")
     wanted = tree(tmp_path / "whole")
     killed = {"main": 0, "worker": 0}
     for thread in killed:
         for nth in range(1, _MOST):
             root = tmp_path / f"{thread}-{nth}"
-            job.prepare(root)
+            copytree(tmp_path / "base", root)
             outcome = server.run(name, root, fail=(call, nth, thread))
             check_consistent(job, root, before, wanted)
             if outcome["code"] == 0:

@@ -98,6 +98,10 @@ class Journal:
         if isinstance(self._store, LocalStore):
             self._store.remove_empty(JOURNAL)
 
+    def disown(self) -> None:
+        """Remove the settings: without them the notes, and the shards, are of no conversion."""
+        self._store.delete(_SETTINGS)
+
     def _parse(self, key: str, data: bytes) -> dict[str, Any]:
         try:
             parsed = json.loads(data)

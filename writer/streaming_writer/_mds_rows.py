@@ -139,10 +139,15 @@ class _MixedRows:
         except ENCODE_ERRORS as error:
             number = self.first + len(self._lengths)
             raise refusal(self._columns, sample, number, error) from error
-        self._parts.append(head)
-        self._parts += parts
         size = len(head) + sum(sizes)
-        self._lengths.append(size)
+        try:
+            self._parts.append(head)
+            self._parts += parts
+            self._lengths.append(size)
+        except BaseException:
+            # An interrupt in between, caught by the caller, must not shift later records.
+            del self._parts[len(self._lengths) * (1 + len(parts)) :]
+            raise
         self._bytes += size
         return self._bytes >= self._block_bytes or len(self._lengths) >= _BLOCK_RECORDS
 

@@ -142,11 +142,12 @@ def prepare(output: Output, mode: Mode) -> Opening:
     if base is not None:
         return _over_finished(output, mode, base, settings)
     if not keys:
+        _clean_others(output, mode)
         return Opening()
     foreign = [key for key in keys if not _ours(key)]
     if not mode.resume or (settings is None and foreign):
         raise OutputNotEmptyError(
-            _not_empty(output, foreign or keys, unfinished=settings is not None)
+            _not_empty(output.first, foreign or keys, unfinished=settings is not None)
         )
     if settings is not None and "base" in settings:
         msg = (
@@ -155,7 +156,21 @@ def prepare(output: Output, mode: Mode) -> Opening:
             "put it back, or rebuild it with: streaming-core verify --fix"
         )
         raise ResumeError(msg)
+    if settings is None:
+        # Notes without settings are what is left of a data set that was being deleted.
+        _remove(output, journal, keys, 0, frozenset())
+        return Opening()
     return Opening(settings, _durable(output, journal, keys, 0, frozenset()))
+
+
+def _clean_others(output: Output, mode: Mode) -> None:
+    """Look at the other stores where the first is empty: they may hold a data set, or its rest."""
+    for store in output.stores[1:]:
+        keys = [info.key for info in store.list()]
+        if keys and not (mode.resume and all(_ours(key) for key in keys)):
+            raise OutputNotEmptyError(_not_empty(store, keys, unfinished=False))
+        for key in keys:
+            store.delete(key)
 
 
 def _over_finished(
@@ -164,7 +179,7 @@ def _over_finished(
     """Decide for an output that has an index."""
     where, table = output.first.url, base.table
     if not mode.append and not mode.resume:
-        raise OutputNotEmptyError(_not_empty(output, output.keys(), unfinished=False))
+        raise OutputNotEmptyError(_not_empty(output.first, output.keys(), unfinished=False))
     appending = settings.get("base") if settings else None
     if not appending or appending["fingerprint"] != table.fingerprint():
         # The index is the last step: a journal beside a newer index only waits to be removed.
@@ -184,6 +199,8 @@ def _over_finished(
             settings, _durable(output, journal, output.keys(), base.next_number, known), base
         )
     _log.warning("%s: dropping an unfinished append; resume=True would have continued it", where)
+    # The other stores may have the index of the append already, which names what goes away now.
+    output.mirror(INDEX)
     _remove(output, journal, output.keys(), base.next_number, known)
     journal.end()
     return Opening(base=base)
@@ -195,7 +212,9 @@ def _base(store: Store) -> Base:
         sums = parse_sums(store.get(SUMS))
     except ObjectNotFoundError:
         sums = {}
-    return Base(table, sums)
+    # An append that was killed and dropped may have left its own sums.
+    known = frozenset(_basenames(table))
+    return Base(table, {name: value for name, value in sums.items() if name in known})
 
 
 def _basenames(table: ShardTable) -> list[str]:
@@ -230,6 +249,7 @@ def _remove(
     output: Output, journal: Journal, keys: list[str], first: int, known: frozenset[str]
 ) -> None:
     """Remove shards and notes from number `first` on, but never a file of the index."""
+    # In ascending order: without the first note none of the others counts.
     for number in journal.numbers():
         if number >= first:
             journal.forget(number)
@@ -239,8 +259,8 @@ def _remove(
             output.delete(key)
 
 
-def _not_empty(output: Output, keys: list[str], *, unfinished: bool) -> str:
-    where = output.first.url
+def _not_empty(store: Store, keys: list[str], *, unfinished: bool) -> str:
+    where = store.url
     if unfinished:
         return (
             f"{where}: an unfinished conversion is here; continue it with resume=True, "

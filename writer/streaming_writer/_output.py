@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from streaming_core._store import Buffer, LocalStore, Store, open_store
+from streaming_core._store._lock import is_locked_here
+from streaming_core._store._os_errors import mapped_errors
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -19,9 +21,10 @@ from streaming_core.errors import (
     SchemaError,
     StoreError,
 )
+from streaming_writer._journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["INDEX", "Output", "Target", "resolve_targets"]
 
@@ -81,7 +84,22 @@ class Output:
     def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Publish an object in every store."""
         for store in self.stores:
-            self._retried(store, partial(store.put, key, buffers))
+            self._retried(store, partial(_put, store, key, buffers))
+
+    def conclude(self, key: str, buffers: Sequence[Buffer]) -> None:
+        """Publish what says that all is done, in the first store last.
+
+        A later writer looks at the first store: what is done there must be done everywhere.
+        """
+        for store in reversed(self.stores):
+            self._retried(store, partial(_put, store, key, buffers))
+
+    def mirror(self, key: str) -> None:
+        """Give the other stores the object that the first one has."""
+        if len(self.stores) > 1:
+            data = self.first.get(key)
+            for store in self.stores[1:]:
+                self._retried(store, partial(_put, store, key, [data]))
 
     def delete(self, key: str) -> None:
         """Remove an object from every store."""
@@ -94,6 +112,22 @@ class Output:
             return all(store.head(key).size == size for store in self.stores)
         except ObjectNotFoundError:
             return False
+
+    def check(self, files: Mapping[str, int], *, prefix: str) -> None:
+        """Raise `StoreError` unless every store has all files, each of its size.
+
+        All their names start with `prefix`; a listing spares a request for each file.
+        """
+        for store in self.stores:
+            sizes = {info.key: info.size for info in store.list(prefix)}
+            bad = [name for name, size in files.items() if sizes.get(name) != size]
+            if bad:
+                msg = (
+                    f"{store.url}: {len(bad)} of {len(files)} files, {bad[0]!r} the first, were "
+                    "removed or changed while the data set was written; no index is published. "
+                    "Keep others away, and write again with resume=True"
+                )
+                raise StoreError(msg)
 
     def _retried(self, store: Store, act: Callable[[], _T]) -> _T:
         for attempt in range(self._tries):
@@ -121,8 +155,11 @@ class Output:
         for store in self.stores:
             self._refuse_dangerous(store)
             store.delete(INDEX)
+            # From here on nobody takes what is left for something to go on with.
+            Journal(store).disown()
             if isinstance(store, LocalStore):
-                _empty_folder(store.path)
+                with mapped_errors(store.url, "", "clear"):
+                    _empty_folder(store.path)
             else:
                 for info in list(store.list()):
                     store.delete(info.key)
@@ -139,6 +176,20 @@ class Output:
                 "or the folder this program runs in; give a folder of its own"
             )
             raise OutputNotEmptyError(msg)
+
+
+def _put(store: Store, key: str, buffers: Sequence[Buffer]) -> None:
+    if isinstance(store, LocalStore) and not is_locked_here(os.fspath(store.path)):
+        msg = (
+            f"put {key!r} in {store.url}: the folder was removed or replaced while it was written; "
+            "no index is published. Keep others away, and write again"
+        )
+        raise StoreError(msg)
+    size = store.put(key, buffers).size
+    wanted = sum(memoryview(buffer).nbytes for buffer in buffers)
+    if size != wanted:
+        msg = f"put {key!r} in {store.url}: sent {wanted} bytes, but the store keeps {size} of them"
+        raise StoreError(msg)
 
 
 def _empty_folder(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -22,7 +23,7 @@ from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -35,6 +36,10 @@ __all__ = ["KindFactory", "Writer"]
 _log = logging.getLogger("streaming_core.writer")
 _FINISHED = "the writer is finished and takes no more; append=True adds to a data set"
 _STOPPED = "the writer has stopped without an index; resume=True goes on after what is safe"
+_FORKED = (
+    "this writer was made in another process and its threads are not here; make one in each "
+    "process with part=i, and join the parts with merge_index"
+)
 
 
 class KindFactory(Protocol):
@@ -69,6 +74,19 @@ class _ClosedRows:
         raise WriterStateError(self.reason)
 
 
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    """Make the copies that a forked child has of its parent's writers refuse everything."""
+    for writer in list(_writers):
+        writer._disown()  # noqa: SLF001 - of the class below
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)
+
+
 class Writer:
     """Base of all writers. One thread at a time may call it; it cannot cross a fork.
 
@@ -90,6 +108,8 @@ class Writer:
         self._output = Output(stores, retry=options.retry)
         self._progress = Progress(shown=options.progress_bar, label=str(stores[-1].url))
         self._pid = os.getpid()
+        self._open = True
+        self._published = False
         self._run: _Run | None = None
         self._rows: Rows | InferringRows | _ClosedRows = InferringRows()
         with contextlib.ExitStack() as held:
@@ -105,6 +125,7 @@ class Writer:
             elif self._opening.finished:
                 self._rows = _ClosedRows(self._finished_reason(), complete=True)
             self._held = held.pop_all()
+        _writers.add(self)
         if self.num_safe_samples:
             _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
 
@@ -148,12 +169,11 @@ class Writer:
             self._begin(infer_arrow(columns) if is_arrow(columns) else infer_batch(columns))
         run = self._drained()
         block = run.kind.batch(columns, self._rows.first)
-        if block is None:
-            return
-        run.assembly.add(block)
-        count = len(block.lengths)
-        self._rows.first += count
-        self._progress.add(samples=count, size=int(block.lengths.sum()))
+        if block is not None:
+            with self._whole():
+                run.assembly.add(block)
+                self._rows.first += len(block.lengths)
+            self._progress.add(samples=len(block.lengths), size=int(block.lengths.sum()))
 
     def finish(self) -> None:
         """Store what is left, publish the index, and end. Once it returns, everything is durable.
@@ -163,6 +183,7 @@ class Writer:
         """
         if isinstance(self._rows, _ClosedRows):
             if not self._rows.complete:
+                self._abort()
                 raise WriterStateError(self._rows.reason)
             self._close(_FINISHED, complete=True)
             return
@@ -199,12 +220,15 @@ class Writer:
         if kind is None:
             self.finish()
             return
-        if self._run:
+        try:
             # Shards that are full are whole whatever the block raised: let them become safe.
-            with contextlib.suppress(StreamingError, OSError):
-                self._drain()
-            self._run.finisher.settle()
-        self._abort()
+            if self._run:
+                with contextlib.suppress(StreamingError, OSError):
+                    self._drain()
+            if self._run:
+                self._run.finisher.settle()
+        finally:
+            self._abort()
 
     # --- within -----------------------------------------------------------------------------------
 
@@ -238,16 +262,33 @@ class Writer:
             self._settle(self._rows.samples)
             return
         if os.getpid() != self._pid:
-            msg = (
-                "this writer was made in another process and its threads are not here; make "
-                "one in each process "
-                "with part=i, and join the parts with merge_index"
-            )
-            raise WriterStateError(msg)
-        block = self._rows.take()
-        if block is not None and self._run is not None:
+            raise WriterStateError(_FORKED)
+        with self._whole():
+            block = self._rows.take()
+            if block is None or self._run is None:
+                return
             self._run.assembly.add(block)
-            self._progress.add(samples=len(block.lengths), size=int(block.lengths.sum()))
+        self._progress.add(samples=len(block.lengths), size=int(block.lengths.sum()))
+
+    @contextlib.contextmanager
+    def _whole(self) -> Generator[None]:
+        """Take no more if the block, which moves samples on, is left half-way.
+
+        Otherwise a caller who catches the error, or an interrupt, could finish without them.
+        """
+        try:
+            yield
+        except BaseException:
+            if not isinstance(self._rows, _ClosedRows):
+                self._rows = _ClosedRows(_STOPPED, complete=False)
+            raise
+
+    def _disown(self) -> None:
+        """Refuse everything, in a forked child, without touching what the parent uses."""
+        if self._open:
+            self._open = False
+            self._run = None
+            self._rows = _ClosedRows(_FORKED, complete=False)
 
     def _drained(self) -> _Run:
         self._drain()
@@ -259,9 +300,10 @@ class Writer:
     def _settle(self, samples: Sequence[Sample]) -> None:
         """Settle the columns by the first samples, and write these."""
         self._begin(infer_columns(samples))
-        for sample in samples:
-            self.write(sample)
-        self._drain()
+        with self._whole():
+            for sample in samples:
+                self.write(sample)
+            self._drain()
 
     def _finish(self) -> None:
         if isinstance(self._rows, InferringRows):
@@ -280,26 +322,38 @@ class Writer:
         base = self._opening.base
         entries = [*(base.table.entries() if base else ()), *(record.entry for record in records)]
         sums = dict(base.sums) if base else {}
+        files: dict[str, int] = {}
         for record in records:
             sums.update(record.sums)
+            files.update(record.files())
+        extras = base.table.extras if base else None
+        self._output.check(files, prefix="shard.")
         if sums:
             self._output.put(SUMS, [format_sums(sums)])
-        extras = base.table.extras if base else None
-        self._output.put(INDEX, [dump_index(entries, extras=extras)])
+        self._output.conclude(INDEX, [dump_index(entries, extras=extras)])
+        self._published = True
         Journal(self._output.first).end()
 
     def _abort(self) -> None:
         """Stop without an index; what is durable stays for `resume=True`."""
+        if not self._open:
+            return
         self._output.give_up()
         if self._run:
             self._run.finisher.stop()
-        if not isinstance(self._rows, _ClosedRows):
-            _log.warning(
-                "%s: stopped without an index; %d samples are safe, resume=True goes on after them",
-                self._output.first.url,
-                self.num_safe_samples,
+        rows = self._rows
+        if isinstance(rows, _ClosedRows) and rows.complete:
+            self._close(rows.reason, complete=True)
+            return
+        if self._published:
+            told = "the data set is complete, but its journal is still there; resume=True removes it"
+        else:
+            told = (
+                f"stopped without an index; {self.num_safe_samples} samples are safe, resume=True "
+                "goes on after them"
             )
-            self._close(_STOPPED, complete=False)
+        _log.warning("%s: %s", self._output.first.url, told)
+        self._close(_STOPPED, complete=False)
 
     def _close(self, reason: str, *, complete: bool) -> None:
         """End the threads and give the lock back."""
@@ -307,6 +361,7 @@ class Writer:
             self._run.finisher.stop()
         self._progress.close()
         self._held.close()
+        self._open = False
         self._rows = _ClosedRows(reason, complete=complete)
 
     def _finished_reason(self) -> str:

@@ -57,8 +57,10 @@ def _parse(data: bytes, where: str, *, max_bytes: int, fast: bool) -> ShardTable
             problems.add(f"$.{key}", "required key is missing", "missing")
     extras: dict[str, Any] = {}
     quotes = 0
-    for key in top.keys() - {"shards"}:
-        raw = bytes(top[key])
+    for key, spelt in top.items():
+        if key == "shards":
+            continue
+        raw = bytes(spelt)
         quotes += count_quotes(raw)
         sound, value = decode_value(raw, member("$", key), problems)
         if sound and key == "version":

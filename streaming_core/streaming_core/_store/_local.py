@@ -303,11 +303,14 @@ def _is_reserved(basename: str) -> bool:
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     """Return what is in the folder; nothing if there is none."""
-    try:
-        with os.scandir(folder) as entries:
-            return builtins.list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    while True:
+        try:
+            with os.scandir(folder) as entries:
+                return builtins.list(entries)
+        except InterruptedError:  # unlike other calls, this one is not repeated by Python
+            continue
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _sweep(folder: str, is_litter: Callable[[str], bool], *, recursive: bool) -> int:

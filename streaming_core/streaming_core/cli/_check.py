@@ -180,9 +180,9 @@ def _check_samples(
 def _load_images(sample: Mapping[str, Any]) -> None:
     """Decode the pixels of pictures, which are opened lazily and may be cut short."""
     for value in sample.values():
-        items = cast("list[Any]", value) if isinstance(value, list) else [value]
+        items = cast("list[object]", value) if isinstance(value, list) else [value]
         for image in filter(is_image, items):
-            image.load()
+            cast("Any", image).load()
 
 
 def _finding(error: StreamingError, info: ShardInfo, file: FileInfo) -> Finding:

@@ -42,8 +42,8 @@ def reported(command: Callable[_P, None]) -> Callable[_P, None]:
             command(*args, **kwargs)
         except StreamingError as error:
             _complain(error, error.kind, str(error))
-        except BrokenPipeError:
-            raise  # whoever read the output has gone; the library ends quietly
+        except (typer.Exit, BrokenPipeError):
+            raise  # an exit code; or whoever read the output has gone, and the library ends quietly
         except Exception as error:  # noqa: BLE001 - the process's edge
             hint = "" if DEBUG.get() else " (streaming-core --debug … shows where)"
             _complain(error, type(error).__name__, f"{error}{hint}")

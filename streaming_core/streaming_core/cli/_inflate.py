@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from streaming_core._codec._zstd_frames import FrameError, frame_header
 from streaming_core.errors import DecompressionError, ShardCorruptError
 
 if TYPE_CHECKING:
@@ -61,13 +62,27 @@ class Beginning:
 
 
 def _pieces(codec: Compression, data: bytes, limit: int, where: str) -> Iterator[bytes]:
-    size = limit
-    if codec.code == "snappy":  # it expands to the size it declares, or not at all
-        size = _varint(data)
-        if size > limit:
-            msg = f"{where}: declares {size} bytes, more than the {limit} allowed"
-            raise DecompressionError(msg)
-    return codec.decompress_stream([data], size, where=where)
+    declared = _declared(codec, data)
+    if declared is not None and declared > limit:
+        msg = (
+            f"{where}: declares {declared} bytes, more than the {limit} allowed; "
+            "raise it with --max-shard-bytes"
+        )
+        raise DecompressionError(msg)
+    return codec.decompress_stream([data], limit if declared is None else declared, where=where)
+
+
+def _declared(codec: Compression, data: bytes) -> int | None:
+    """Return the size that the data say they expand to, None where they do not tell."""
+    if codec.code == "snappy":
+        return _varint(data)
+    if codec.code != "zstd":
+        return None
+    try:
+        header = frame_header(data)
+    except FrameError:
+        return None  # told by whoever expands it
+    return None if header is None or header.skip is not None else header.content
 
 
 def _varint(data: bytes) -> int:

@@ -137,8 +137,8 @@ def _refusal(store: LocalStore, unfinished: Unfinished) -> str:
     count = unfinished.num_samples_before + unfinished.num_safe_samples
     return (
         f"{store.path}: an unfinished conversion is here; run it again with resume=True to "
-        f"complete it. An index now would make a data set of only its {count} safe samples, and end it for "
-        "good; if that is what you want, add --force"
+        f"complete it. An index now would make a data set of only its {count} safe samples, and "
+        "end it for good; if that is what you want, add --force"
     )
 
 
@@ -174,8 +174,7 @@ def _rebuild(
         table = parse_index(index, "the rebuilt index")
     except IndexInvalidError as error:
         report.problems += [
-            Finding(problem.kind, problem.text, file=f"rebuilt index {problem.path}")
-            for problem in error.problems
+            Finding(problem.kind, problem.text, file=problem.path) for problem in error.problems
         ]
         return report, None, b""
     _check_count(table, unfinished, options, report)
@@ -209,7 +208,8 @@ def _entries(
         except MissingExtraError:
             raise
         except StreamingError as error:
-            return Finding(error.kind, str(error), file=next(iter(shard.data.values())))
+            name = next(iter(shard.data.values()))
+            return Finding(error.kind, str(error).removeprefix(name).lstrip(",: "), file=name)
 
     with ThreadPoolExecutor(options.workers, thread_name_prefix="streaming-fix") as pool:
         results = list(pool.map(entry, found))

@@ -24,6 +24,7 @@ __all__ = ["print_fix", "print_report", "print_sample"]
 
 _MAX_FINDINGS: Final = 100
 _VALUE_WIDTH: Final = 240
+_WHERE_WIDTH: Final = 40
 
 
 def print_sample(number: int, shard: int, sample: Mapping[str, Any], *, full: bool) -> None:
@@ -48,17 +49,19 @@ def print_report(report: Report) -> None:
         console.print(
             text(f"not decoded, for it could run code: {names} (--allow-unsafe-types decodes)")
         )
-    looked = f"{count_of(report.num_shards, 'shard')}, {count_of(report.num_samples, 'sample')}"
-    looked += f", {format_bytes(report.num_bytes)}"
-    how = "presence and sizes only" if report.mode == "fast" else "all bytes"
-    sums = "with" if report.has_sums else "without"
-    if report.mode != "fast":
-        how += f", {sums} a file of sums"
     verdict = text("ok", "bold green")
     if not report.ok:
         verdict = text(count_of(len(report.problems), "problem"), "bold red")
     if report.warnings:
         verdict.append(f", {count_of(len(report.warnings), 'warning')}", "yellow")
+    if report.mode == "index":
+        console.print(verdict.append(" in the index; no file was looked at", "not bold default"))
+        return
+    looked = f"{count_of(report.num_shards, 'shard')}, {count_of(report.num_samples, 'sample')}"
+    looked += f", {format_bytes(report.num_bytes)}"
+    how = "presence and sizes only"
+    if report.mode == "full":
+        how = "all bytes and samples; " + ("sums checked" if report.has_sums else "no file of sums")
     console.print(verdict.append(f": {looked} ({how})", "not bold default"))
 
 
@@ -85,14 +88,17 @@ def print_fix(report: FixReport) -> None:
 
 def _findings(what: str, findings: Sequence[Finding]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("shard", justify="right", no_wrap=True)
-    table.add_column("file", overflow="fold", max_width=32)
+    with_shard = any(finding.shard is not None for finding in findings)
+    if with_shard:
+        table.add_column("shard", justify="right", no_wrap=True)
+    table.add_column("where", overflow="fold", max_width=_WHERE_WIDTH)
     table.add_column("kind", no_wrap=True, style="red" if what == "problem" else "yellow")
     table.add_column(what, overflow="fold")
     for finding in findings[:_MAX_FINDINGS]:
         shard = "" if finding.shard is None else f"{finding.shard:,}"
-        table.add_row(shard, text(finding.file or ""), text(finding.kind), text(finding.text))
+        row = [text(finding.file or ""), text(finding.kind), text(finding.text)]
+        table.add_row(*([shard] if with_shard else []), *row)
     if len(findings) > _MAX_FINDINGS:
         rest = f"… and {len(findings) - _MAX_FINDINGS:,} more; --json lists all"
-        table.add_row("", "", "", text(rest))
+        table.add_row(*[""] * (3 if with_shard else 2), text(rest))
     return table

@@ -93,7 +93,7 @@ def json_value(value: object, *, full: bool = False) -> Any:  # noqa: ANN401 - a
         case np.ndarray():
             return _json_array(value, full=full)
         case np.generic():
-            return json_value(cast("np.generic[Any]", value).item(), full=full)
+            return json_value(cast("Any", value).item(), full=full)
         case Decimal():
             return {"decimal": str(value)}
         case list():

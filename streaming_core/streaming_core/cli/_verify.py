@@ -34,7 +34,7 @@ class Report:
     ok: bool = True
     """Whether there are no problems; warnings do not count."""
     mode: str = "full"
-    """`full`, or `fast`: only presence and sizes."""
+    """`full`; `fast`: only presence and sizes; `index`: that one is broken, no more was read."""
     num_shards: int = 0
     """Shards that the index names."""
     num_samples: int = 0
@@ -73,9 +73,9 @@ def verify_place(
     try:
         table = load_table(store)
     except IndexInvalidError as error:
-        report = Report(store.url, mode="fast" if fast else "full")
+        report = Report(store.url, mode="index")
         for problem in error.problems:
-            report.fail(Finding(problem.kind, problem.text, file=f"index.json {problem.path}"))
+            report.fail(Finding(problem.kind, problem.text, file=problem.path))
         return report
     return verify_table(
         store,

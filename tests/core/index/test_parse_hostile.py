@@ -134,10 +134,11 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
+# Copied, because a drawn list may be changed by a later mutation.
 ODD = st.sampled_from(
     [None, True, 0, 1, -1, 2, 3.0, 2**31, 2**32, 2**63, 2**64, 10**25, "", "x", "a/b", "../x",
      "00", "mds", "json", "csv", "zstd", "64mb", "\ud7ff", [], [None], ["a"], {}, {"a": "00"}]
-)  # fmt: skip
+).map(copy.deepcopy)  # fmt: skip
 
 
 @st.composite

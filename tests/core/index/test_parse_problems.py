@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.index.documents import (
@@ -18,22 +19,24 @@ from tests.core.index.documents import (
 from streaming_core._index import parse_index
 from streaming_core.errors import IndexInvalidError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 DELETE = object()
 S = "$.shards[1]"
-NAMES = ["shards", "version"]
-FORMATS: dict[str, Any] = {
-    "mds": mds_entry(1),
-    "zip": mds_entry(1, zipped=True),
-    "json": json_entry(1),
-    "jsonzip": json_entry(1, zipped=True),
-    "csv": xsv_entry(1, "csv"),
-    "tsv": xsv_entry(1, "tsv"),
-    "xsv": xsv_entry(1),
+MAKERS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "mds": mds_entry,
+    "zip": partial(mds_entry, zipped=True),
+    "json": json_entry,
+    "jsonzip": partial(json_entry, zipped=True),
+    "csv": partial(xsv_entry, kind="csv"),
+    "tsv": partial(xsv_entry, kind="tsv"),
+    "xsv": xsv_entry,
 }
 ABSENT = [
     (kind, key, DELETE, key, "missing")
     for kind in ("mds", "json", "csv", "tsv", "xsv")
-    for key in FORMATS[kind]
+    for key in MAKERS[kind](1)
 ]
 # entry, key to change, new value, path below the shard, kind
 CASES: list[tuple[str, str, Any, str, str]] = [
@@ -156,8 +159,9 @@ def test_a_bad_entry_is_refused_with_its_path(
     kind: str, key: str, value: Any, path: str, problem: str
 ) -> None:
     """One wrong thing is one problem, with the path to it and its kind."""
-    bad = changed(FORMATS[kind], key, value)
-    found = [(each.path, each.kind) for each in problems_of(document(mds_entry(0), bad))]
+    make = MAKERS[kind]
+    bad = changed(make(1), key, value)
+    found = [(each.path, each.kind) for each in problems_of(document(make(0), bad, make(2)))]
     assert found == [(f"{S}.{path}", problem)]
 
 

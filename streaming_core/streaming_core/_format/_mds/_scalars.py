@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 import struct
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from streaming_core._format._mds._encoding import Encoding, came, is_a
 
 __all__ = ["SCALARS", "Int", "Scalar", "StrDecimal", "StrFloat", "StrInt"]
+
+_MOST_FLOAT: Final = 10_000
+"""Bytes of a float's text; the longest that an exact float has is a tenth of it."""
 
 
 def _single(obj: Any) -> Any:  # noqa: ANN401 - any user's value
@@ -152,10 +155,13 @@ class StrFloat(Encoding):
 
     def decode(self, data: bytes) -> float:
         """Return the Python float."""
+        if len(data) > _MOST_FLOAT:
+            msg = f"not the text of a float: {len(data)} bytes, {came(data)}"
+            raise ValueError(msg)
         text = _digits(data, "float")
         try:
             return float(text)
-        except ValueError:  # its text would repeat all that came
+        except ValueError:  # its message would repeat all that came
             msg = f"not the text of a float: {came(text)}"
             raise ValueError(msg) from None
 

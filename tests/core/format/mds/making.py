@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming_core._format import Shard
+    from streaming_core._store import Buffer
 
 NAME = "shard.00007.mds"
 
@@ -76,7 +77,7 @@ def promised(info: ShardInfo, raw: bytes) -> ShardInfo:
     return replace(info, raw=replace(info.raw, bytes=len(raw)))
 
 
-def opened(info: ShardInfo, raw: bytes, *, allow_unsafe: bool = False) -> MDSShard:
+def opened(info: ShardInfo, raw: Buffer, *, allow_unsafe: bool = False) -> MDSShard:
     """Return the shard opened as the readers do."""
     shard: Shard = open_shard(info, {"raw": raw}, allow_unsafe=allow_unsafe)
     assert isinstance(shard, MDSShard)

@@ -7,7 +7,7 @@ import io
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,6 +25,9 @@ from streaming_core._index import ShardTable, parse_index
 from streaming_core._read import fetch_shard, iterate_samples
 from streaming_core._store import LocalStore
 from streaming_core.errors import UnsafeEncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DATA = Path(__file__).parents[3] / "data"
 GIVEN = sorted(path for path in (DATA / "golden/datasets").glob("mds_*"))
@@ -54,7 +57,12 @@ def wanted(document: Any) -> Any:
     return document
 
 
-TEXTS = {"bytes": base64.b64decode, "decimal": Decimal, "str_float": float, "str_int": int}
+TEXTS: dict[str, Callable[[str], Any]] = {
+    "bytes": base64.b64decode,
+    "decimal": Decimal,
+    "str_float": float,
+    "str_int": int,
+}
 
 
 def numbers(document: dict[str, Any]) -> Any:
