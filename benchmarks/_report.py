@@ -99,7 +99,8 @@ def markdown(document: dict[str, Any], scenario: Scenario) -> str:
     machine = document["machine"]
     where = (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, "
-        f"{machine['file_system']}; {document['num_runs']} runs each, {document['started'][:10]}."
+        f"{machine['file_system']}, load {machine['load_before']:.1f} at the start; "
+        f"{document['num_runs']} runs each, {document['started'][:10]}."
     )
     parts = [f"## {scenario.title}", scenario.text, where]
     parts += [_table(case, scenario.baseline) for case in document["cases"]]

@@ -21,7 +21,7 @@ def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401 - 
         return importlib.import_module(module)
     except ImportError as error:
         msg = (
-            f"{purpose} needs the package {module.split('.')[0]!r}, which is not installed. "
+            f"{purpose} needs the package {module.partition('.')[0]!r}, which is not installed. "
             f"Install it with: pip install 'streaming-core[{extra}]'"
         )
         raise MissingExtraError(msg) from error

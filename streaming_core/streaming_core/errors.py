@@ -60,7 +60,7 @@ class SchemaError(StreamingError, TypeError, ValueError):
 
 
 class SampleError(StreamingError, TypeError, ValueError):
-    """A sample that does not fit the columns: says column, what was wanted, what came, which sample."""
+    """A sample that does not fit the columns: says which, the column, what was wanted and came."""
 
     kind = "sample"
 
@@ -103,7 +103,7 @@ class Problem:
 
 
 class IndexInvalidError(StreamingError, ValueError):
-    """An index document that cannot be trusted; `problems` lists all that is wrong, not the first."""
+    """An index document that cannot be trusted; `problems` lists all that is wrong with it."""
 
     kind = "index-invalid"
     max_listed: ClassVar[int] = 20

@@ -14,12 +14,14 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, TYPE_CHECKING, Any, Self, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["CALLS", "Inject", "Outcome", "Server", "why_no_strace"]
 
@@ -31,11 +33,11 @@ Outcome = dict[str, Any]
 CALLS: dict[str, tuple[str, Callable[[], object]]] = {
     "close": ("close", lambda: os.close(_NO_FILE)),
     "fsync": ("fsync", lambda: os.fsync(_NO_FILE)),
-    "mkdir": ("?mkdir,?mkdirat", lambda: os.mkdir("")),  # noqa: PTH102
+    "mkdir": ("?mkdir,?mkdirat", lambda: os.mkdir("")),
     "open": ("?open,?openat", lambda: os.open("", os.O_RDONLY)),
-    "rename": ("?rename,?renameat,?renameat2", lambda: os.rename("", "")),  # noqa: PTH104
-    "rmdir": ("?rmdir", lambda: os.rmdir("")),  # noqa: PTH106
-    "unlink": ("?unlink,?unlinkat", lambda: os.unlink("")),  # noqa: PTH108
+    "rename": ("?rename,?renameat,?renameat2", lambda: os.rename("", "")),
+    "rmdir": ("?rmdir", lambda: os.rmdir("")),
+    "unlink": ("?unlink,?unlinkat", lambda: os.unlink("")),
     "write": ("writev", lambda: os.writev(_NO_FILE, [b"x"])),
 }
 """System calls of the writer by plain name: how strace calls them, and a harmless one that fails."""
@@ -151,7 +153,7 @@ def _run(convert: Callable[..., object], request: dict[str, Any]) -> Outcome:
     os.close(ticks_in)
     os.close(error_in)
     ticks = _watch(pid, ticks_out, request)
-    with open(error_out, "rb") as pipe:  # noqa: PTH123
+    with open(error_out, "rb") as pipe:
         error = pipe.read()
     _, status = os.waitpid(pid, 0)
     return {
@@ -195,7 +197,7 @@ def _child(
             _arm(*request["fail"])
         convert(Path(request["root"]), partial(os.write, ticks_in, b"."))
         code = 0
-    except BaseException as error:  # noqa: BLE001 - the test judges what it is
+    except BaseException as error:
         code = 1
         kinds = [kind.__name__ for kind in type(error).__mro__]
         told = {"kinds": kinds, "errno": getattr(error, "errno", None), "text": str(error)}

@@ -7,8 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from streaming_core import MDSWriter, StreamingError
 from tests.faults.jobs import COLUMNS, SAMPLES
+
+from streaming_core import MDSWriter, StreamingError
 
 __all__: list[str] = []
 
@@ -36,7 +37,7 @@ def _in_child(writer: MDSWriter, what: str) -> None:
                 pass
         elif what == "leave by error":
             with writer:
-                raise KeyError  # noqa: TRY301 - an error within the block is the point
+                raise KeyError
         elif what == "cancel":
             writer.cancel_future_jobs()
     except (StreamingError, KeyError) as error:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaming_core import MDSWriter, load_index, open_store
 from streaming_core._codec import digest
 from streaming_core._read import SUM_ALGORITHM, SUMS, iterate_samples, parse_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 __all__ = ["BASE", "COLUMNS", "JOBS", "SAMPLES", "Job", "Tree", "check_consistent", "tree"]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.faults.forks import Inject, Outcome, Server, why_no_strace
 from tests.faults.jobs import JOBS, Tree, check_consistent, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(bool(why_no_strace()), reason=why_no_strace())
 

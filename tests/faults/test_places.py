@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.faults.forks import Server
+from tests.faults.jobs import COLUMNS, JOBS, SAMPLES, check_consistent, tree
 
 from streaming_core import MDSWriter
 from streaming_core.errors import AccessDeniedError, OutputBusyError, StoreError
-from tests.faults.forks import Server
-from tests.faults.jobs import COLUMNS, JOBS, SAMPLES, check_consistent, tree
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="mounts, users and forks")
 
@@ -47,7 +47,9 @@ def _remount(folder: Path, options: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
 
 
-@pytest.mark.parametrize(("small", "large"), [("size=16k", "size=1m"), ("nr_inodes=8", "nr_inodes=99")])
+@pytest.mark.parametrize(
+    ("small", "large"), [("size=16k", "size=1m"), ("nr_inodes=8", "nr_inodes=99")]
+)
 def test_a_full_disk_is_named_and_resume_goes_on_once_it_has_room(
     tmp_path: Path, mount: Mount, small: str, large: str
 ) -> None:
@@ -127,7 +129,9 @@ def test_a_file_in_the_place_of_a_folder_is_refused_and_kept(tmp_path: Path, pla
     assert (tmp_path / place).read_text() == "mine"
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() != 0, reason="only root can become another user"
+)
 @pytest.mark.parametrize("allowed", ["nothing", "reading"])
 def test_a_user_without_permission_is_told(tmp_path: Path, allowed: str) -> None:
     """The folder is somebody else's: to be made, or there and readable."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.faults.forks import Outcome, Server
 from tests.faults.jobs import JOBS, SAMPLES, check_consistent, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and kills")
 
@@ -38,8 +40,8 @@ def test_a_conversion_killed_again_and_again_ends_as_if_it_never_was(
     """
     job = JOBS[name]
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"FAULTS_SEED={seed}")  # noqa: T201 - to repeat a failed run
-    chance = random.Random(f"{seed} {name}")  # noqa: S311 - repeatable, not secret
+    print(f"FAULTS_SEED={seed}")
+    chance = random.Random(f"{seed} {name}")
     job.prepare(tmp_path / "whole")
     before = tree(tmp_path / "whole")
     whole = server.run(name, tmp_path / "whole")
@@ -59,7 +61,7 @@ def test_a_conversion_killed_again_and_again_ends_as_if_it_never_was(
                 break
             assert outcome["code"] == -9, outcome["error"]
             kills += 1
-            if chance.random() < 0.5:  # noqa: PLR2004
+            if chance.random() < 0.5:
                 assert job.is_over(root, wanted) or job.run(root) <= len(SAMPLES)
                 break
         left = tree(root)

@@ -115,7 +115,7 @@ def _views(pa: Any, chunk: Any) -> list[memoryview]:  # noqa: ANN401 - Arrow's t
     large = pa.types.is_large_string(chunk.type) or pa.types.is_large_binary(chunk.type)
     ends = _offsets(chunk, np.int64 if large else np.int32)
     values = chunk.buffers()[2]
-    data = memoryview(values) if values is not None else memoryview(b"")
+    data = memoryview(b"" if values is None else values).cast("B")
     return [data[start:stop] for start, stop in itertools.pairwise(ends)]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from streaming_core._codec import digest, digests
 from streaming_core._read import SUM_ALGORITHM
 from streaming_writer._assembly import Body, BodyPool
-from streaming_writer._journal import Journal, ShardRecord
+from streaming_writer._journal import ShardRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,7 @@ class Finisher:
     def submit(self, body: Body) -> None:
         """Take the body of the next shard and finish it in a thread."""
         if not self._pending and self._opening.settings is None:
-            self._journal().begin(self._settings)
+            self._output.journal.begin(self._settings)
         number = self._opening.first_number + len(self._opening.done) + len(self._pending)
         self._pending.append(self._executor.submit(self._finish, number, body))
 
@@ -105,15 +105,12 @@ class Finisher:
         """Drop what no thread has begun, and wait for the threads to end."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _journal(self) -> Journal:
-        return Journal(self._output.first)
-
     def _finish(self, number: int, body: Body) -> ShardRecord:
         try:
             record = self._store_shard(number, body)
         finally:
             self._pool.give(body)
-        self._journal().record(number, record)
+        self._output.journal.record(number, record)
         self._progress.add(shards=1)
         return record
 

@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +18,13 @@ __all__ = ["InferringRows", "infer_batch", "infer_columns", "infer_encoding"]
 FIRST_SAMPLES = 64
 """How many samples are looked at before the columns are settled."""
 
+_PLAIN: dict[tuple[type, ...], str] = {
+    (float,): "float64",
+    (str,): "str",
+    (bytes, bytearray, memoryview): "bytes",
+    (Decimal,): "str_decimal",
+}
+
 
 def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
     """Return the encoding that gives `value` back; `SchemaError` if none but pickle would.
@@ -28,16 +35,9 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
     """
     if isinstance(value, np.generic):
         return _numpy_scalar(value)
-    for kinds, encoding in (
-        (
-            (bool, int),
-            "int" if not isinstance(value, int) or -(2**63) <= value < 2**63 else "str_int",
-        ),
-        ((float,), "float64"),
-        ((str,), "str"),
-        ((bytes, bytearray, memoryview), "bytes"),
-        ((Decimal,), "str_decimal"),
-    ):
+    if isinstance(value, int):
+        return "int" if -(2**63) <= value < 2**63 else "str_int"
+    for kinds, encoding in _PLAIN.items():
         if isinstance(value, kinds):
             return encoding
     if hasattr(value, "__array__") and not _is_image(value):
@@ -48,8 +48,9 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         raise SchemaError(msg)
     if _is_image(value):
         return {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png"}.get(value.format or "", "pil")
-    if isinstance(value, list) and value and all(_is_image(item) for item in value):
-        kinds_found = {infer_encoding(item) for item in value}
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    if items and all(_is_image(item) for item in items):
+        kinds_found = {infer_encoding(item) for item in items}
         return f"list[{kinds_found.pop()}]" if len(kinds_found) == 1 else "list[pil]"
     try:
         json.dumps(value)
@@ -141,14 +142,6 @@ def infer_batch(batch: Mapping[str, Any]) -> dict[str, str]:
     """
     columns: dict[str, str] = {}
     for name, values in batch.items():
-        if (
-            isinstance(values, np.ndarray)
-            and values.ndim
-            and values.dtype != object
-            and not len(values)
-        ):
-            columns[name] = infer_encoding(np.zeros(values.shape[1:] or (), values.dtype)[()])
-            continue
         rows: Iterable[Any] = values[:FIRST_SAMPLES]
         columns.update(infer_columns([{name: value} for value in rows]))
         if name not in columns:
@@ -159,9 +152,8 @@ def infer_batch(batch: Mapping[str, Any]) -> dict[str, str]:
 
 def _snapshot(value: Any) -> Any:  # noqa: ANN401 - any user's value
     """Copy what the caller could change before it is encoded."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    return copy.deepcopy(value) if isinstance(value, list | dict | set | bytearray) else value
+    changeable = isinstance(value, list | dict | set | bytearray | np.ndarray)
+    return copy.deepcopy(value) if changeable else value  # pyright: ignore[reportUnknownVariableType]
 
 
 class InferringRows:
@@ -180,7 +172,8 @@ class InferringRows:
                 f"{came(sample)}"
             )
             raise SampleError(msg)
-        self.samples.append({name: _snapshot(value) for name, value in sample.items()})
+        given = cast("Mapping[str, Any]", sample)
+        self.samples.append({name: _snapshot(value) for name, value in given.items()})
         return len(self.samples) >= FIRST_SAMPLES
 
     def take(self) -> None:

@@ -8,31 +8,48 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streaming_core._store import LocalStore
 from streaming_core.errors import ObjectNotFoundError, ResumeError
+from streaming_writer._put import put_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streaming_core._store import Store
 
-__all__ = ["JOURNAL", "Journal", "ShardRecord"]
+__all__ = ["JOURNAL", "Journal", "Retried", "ShardRecord"]
 
 JOURNAL = ".writing"
-_SETTINGS = f"{JOURNAL}/settings.json"
+SETTINGS = f"{JOURNAL}/settings.json"
 _SHARD = re.compile(rf"{re.escape(JOURNAL)}/(\d{{5,}})\.json")
+
+
+_T = TypeVar("_T")
+
+
+class Retried(Protocol):
+    """Does something with a store, and again if a network fails."""
+
+    def __call__(self, store: Store, act: Callable[[], _T], /) -> _T:
+        """Return what `act` returns."""
+        ...
+
+
+def _once(_: Store, act: Callable[[], _T], /) -> _T:
+    return act()
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
     """A finished shard."""
 
-    entry: Mapping[str, Any]
+    entry: dict[str, Any]
     """Its entry in the index."""
-    sums: Mapping[str, str] = field(default_factory=dict)
+    sums: Mapping[str, str]
     """The hash of each of its files, by basename."""
 
     @property
@@ -54,53 +71,68 @@ class ShardRecord:
 class Journal:
     """The journal of one output; threads may record shards side by side."""
 
-    def __init__(self, store: Store) -> None:
-        """Keep it in `store`."""
+    def __init__(self, store: Store, retried: Retried = _once) -> None:
+        """Keep it in `store`, asking as often as `retried` does."""
         self._store = store
+        self._retried = retried
 
     def settings(self) -> dict[str, Any] | None:
         """Return the settings of the unfinished conversion, or None if there is none."""
         try:
-            data = self._store.get(_SETTINGS)
+            data = self._get(SETTINGS)
         except ObjectNotFoundError:
             return None
-        return self._parse(_SETTINGS, data)
+        return self._parse(SETTINGS, data)
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Note with which settings the shards are written."""
-        self._store.put(_SETTINGS, [json.dumps(settings, sort_keys=True).encode()])
+        self._put(SETTINGS, settings)
 
     def record(self, number: int, shard: ShardRecord) -> None:
         """Note that shard `number` is durable."""
-        data = json.dumps({"entry": shard.entry, "sums": shard.sums}, sort_keys=True).encode()
-        self._store.put(f"{JOURNAL}/{number:05d}.json", [data])
+        self._put(f"{JOURNAL}/{number:05d}.json", {"entry": shard.entry, "sums": shard.sums})
 
     def numbers(self) -> list[int]:
         """Return the numbers of all shards noted, ascending."""
-        keys = [_SHARD.fullmatch(info.key) for info in self._store.list(f"{JOURNAL}/")]
+        listed = self._retried(self._store, lambda: list(self._store.list(f"{JOURNAL}/")))
+        keys = [_SHARD.fullmatch(info.key) for info in listed]
         return sorted(int(match[1]) for match in keys if match)
 
     def read(self, number: int) -> ShardRecord:
-        """Return the note on shard `number`."""
+        """Return the note on shard `number`; `ResumeError` if it cannot be read."""
         key = f"{JOURNAL}/{number:05d}.json"
-        noted = self._parse(key, self._store.get(key))
-        return ShardRecord(noted["entry"], noted["sums"])
+        noted = self._parse(key, self._get(key))
+        try:
+            return ShardRecord(dict(noted["entry"]), dict(noted["sums"]))
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"{self._store.url}: the note {key} lacks its entry or its sums"
+            raise ResumeError(msg) from error
 
     def forget(self, number: int) -> None:
         """Remove the note on shard `number`."""
-        self._store.delete(f"{JOURNAL}/{number:05d}.json")
+        self._delete(f"{JOURNAL}/{number:05d}.json")
 
     def end(self) -> None:
         """Remove everything, the settings last: they say that the rest is ours."""
         for number in self.numbers():
             self.forget(number)
-        self._store.delete(_SETTINGS)
+        self._delete(SETTINGS)
         if isinstance(self._store, LocalStore):
             self._store.remove_empty(JOURNAL)
 
     def disown(self) -> None:
         """Remove the settings: without them the notes, and the shards, are of no conversion."""
-        self._store.delete(_SETTINGS)
+        self._delete(SETTINGS)
+
+    def _put(self, key: str, document: Mapping[str, Any]) -> None:
+        data = json.dumps(document, sort_keys=True).encode()
+        self._retried(self._store, partial(put_checked, self._store, key, [data]))
+
+    def _get(self, key: str) -> bytes:
+        return self._retried(self._store, partial(self._store.get, key))
+
+    def _delete(self, key: str) -> None:
+        self._retried(self._store, partial(self._store.delete, key))
 
     def _parse(self, key: str, data: bytes) -> dict[str, Any]:
         try:

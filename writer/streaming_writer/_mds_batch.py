@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,13 +82,14 @@ def _aligned(columns: MDSColumns, batch: Any) -> list[Any]:  # noqa: ANN401 - ch
     if not isinstance(batch, Mapping):
         msg = f"wanted a mapping of columns to values, or an Arrow table; came {came(batch)}"
         raise SampleError(msg)
+    given = cast("Mapping[str, Any]", batch)
     values: list[Any] = []
     for name in columns.names:
-        if name not in batch:
-            names = ", ".join(repr(key) for key in batch)
+        if name not in given:
+            names = ", ".join(repr(key) for key in given)
             msg = f"column {name!r} is missing in the batch, which has {names or 'none'}"
             raise MissingColumnError(msg)
-        column = batch[name]
+        column = given[name]
         if (
             isinstance(column, str | bytes | Mapping)
             or not hasattr(column, "__len__")
@@ -142,12 +143,13 @@ def _encode_column(encoding: Encoding, values: Any) -> _Column:  # noqa: ANN401 
             return arrays
     if isinstance(values, Encoded):
         return _Ragged(values)
-    kinds: set[type] = {type(value) for value in values} if isinstance(values, list) else set()
+    items = cast("list[Any]", values)
+    kinds = {type(item) for item in items} if isinstance(values, list) else set[type]()
     if kinds == {str} and type(encoding) is Str:
-        return _Ragged([value.encode() for value in values])
+        return _Ragged([item.encode() for item in items])
     if kinds == {bytes} and encoding.size is None:
-        return _Ragged(values)
-    parts = [encode_value(encoding, value) for value in values]
+        return _Ragged(items)
+    parts = [encode_value(encoding, item) for item in items]
     if encoding.size is None:
         return _Ragged(parts)
     return _Uniform((np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), -1),))
@@ -181,9 +183,12 @@ def _numbers(encoding: Scalar | Int, values: list[Any] | Array) -> Array | None:
 
 def _stacked(encoding: ArrayEncoding, values: Any) -> _Uniform | None:  # noqa: ANN401 - an array or a list
     """Return the column where all its arrays have one type and shape, given as one array."""
-    if not isinstance(values, np.ndarray) or values.ndim < 2 or values.dtype == object:  # noqa: PLR2004
+    if not isinstance(values, np.ndarray):
         return None
-    array = as_array(values)
+    array = cast("Array", values)
+    if array.ndim < 2 or array.dtype == object:  # noqa: PLR2004 - a row each
+        return None
+    array = as_array(array)
     header = encoding.header(as_array(array[0]))
     rows = np.ascontiguousarray(array).reshape(len(array), -1)
     if not header:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def refusal(columns: MDSColumns, sample: Any, number: int, cause: Exception) -> 
         return SampleError(msg)
     for name, text, encoding in zip(columns.names, columns.texts, columns.encodings, strict=True):
         if name not in sample:
-            names = ", ".join(repr(key) for key in sample)
+            names = ", ".join(repr(key) for key in cast("Sample", sample))
             return MissingColumnError(
                 f"{where}: column {name!r} is missing; the sample has {names}"
             )
@@ -83,7 +83,7 @@ class _PackedRows:
     def __init__(self, columns: MDSColumns, codes: str, first: int, block_bytes: int) -> None:
         self._columns = columns
         self._pack = struct.Struct("<" + codes).pack
-        self._get = operator.itemgetter(*columns.names)
+        self._get: Callable[[Sample], Any] = operator.itemgetter(*columns.names)
         self._one = len(columns.names) == 1
         self._records: list[bytes] = []
         self.first = first

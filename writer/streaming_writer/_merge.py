@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from streaming_core._index import ShardTable, dump_index, merge_tables, parse_index
 from streaming_core._read import SUMS, format_sums, parse_sums
 from streaming_core._store import Store, open_store
-from streaming_core.errors import IndexMissingError, ObjectNotFoundError, SchemaError
-from streaming_writer._output import INDEX, Target, resolve_targets
+from streaming_core.errors import (
+    IndexInvalidError,
+    IndexMissingError,
+    ObjectNotFoundError,
+    OutputNotEmptyError,
+    ResumeError,
+    SchemaError,
+)
+from streaming_writer._journal import SETTINGS
+from streaming_writer._output import INDEX, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +46,8 @@ def merge_index(
     Raises:
         IndexMissingError: There is nothing to join, or a listed index is not there.
         IndexInvalidError: An index is broken, or two data sets have a file of the same name.
+        ResumeError: A data set below `root` is not finished; listed ones are not asked.
+        OutputNotEmptyError: The index of `root` names shards of its own, which would be lost.
         SchemaError: A listed index does not lie below `root`.
 
     Example:
@@ -52,13 +63,14 @@ def merge_index(
     """
     root, listed = _arguments(index_file_urls, out)
     stores = _stores(root)
+    _refuse_own_shards(stores)
     keys = _found(stores) if listed is None else [_relative(item, root) for item in listed]
     if not keys:
         msg = f"{stores[0].url}: no data set in any folder below it (no {INDEX})"
         raise IndexMissingError(msg)
     with ThreadPoolExecutor(_READERS, thread_name_prefix="streaming-merge") as readers:
-        tables = list(readers.map(lambda key: _table(stores, key), keys))
-        found = list(readers.map(lambda key: _sums(stores, key), keys))
+        tables = list(readers.map(partial(_table, stores), keys))
+        found = list(readers.map(partial(_sums, stores), keys))
     parts = list(
         zip((key.removesuffix(INDEX).rstrip("/") for key in keys), tables, found, strict=True)
     )
@@ -67,9 +79,7 @@ def merge_index(
     merged = merge_tables([(prefix, table) for prefix, table, _ in parts])
     sums = {f"{prefix}/{name}": value for prefix, _, own in parts for name, value in own.items()}
     index = dump_index(merged.entries(), merged=True, extras=merged.extras)
-    for store in resolve_targets(
-        root, keep_local=keep_local or not isinstance(root, tuple), part=None
-    ):
+    for store in stores if keep_local else stores[-1:]:
         if sums:
             store.put(SUMS, [format_sums(sums)])
         store.put(INDEX, [index])
@@ -80,7 +90,8 @@ def _arguments(
 ) -> tuple[Target, Sequence[Target] | None]:
     """Return the root and the listed indexes, None for all that are found below it."""
     if isinstance(first, str | os.PathLike | tuple):
-        return (first, None) if out is None else (out, [first])
+        one = cast("Target", first)
+        return (one, None) if out is None else (out, [one])
     if out is None:
         msg = (
             "merge_index of a list needs the folder or URL above all of them: "
@@ -109,10 +120,41 @@ def _stores(target: Target) -> list[Store]:
 def _found(stores: Sequence[Store]) -> list[str]:
     """Return the keys of all indexes in sub-folders, from the first store that has some."""
     for store in stores:
-        keys = [info.key for info in store.list() if info.key.endswith(f"/{INDEX}")]
-        if keys:
-            return sorted(keys, key=lambda key: key.split("/"))
+        keys = [info.key for info in store.list()]
+        found = [key for key in keys if key.endswith(f"/{INDEX}")]
+        _refuse_unfinished(store, keys, found)
+        if found:
+            return sorted(found, key=lambda key: key.split("/"))
     return []
+
+
+def _refuse_unfinished(store: Store, keys: Sequence[str], found: Sequence[str]) -> None:
+    """Raise `ResumeError` if a part is not finished: its samples would be missing silently."""
+    begun = {key.removesuffix(f"/{SETTINGS}") for key in keys if key.endswith(f"/{SETTINGS}")}
+    open_parts = sorted(begun - {key.removesuffix(f"/{INDEX}") for key in found})
+    if open_parts:
+        shown = ", ".join(open_parts[:8]) + (", …" if len(open_parts) > 8 else "")  # noqa: PLR2004
+        msg = (
+            f"{store.url}: {len(open_parts)} part(s) are not finished: {shown}. "
+            "Finish them with resume=True, or list the parts to merge"
+        )
+        raise ResumeError(msg)
+
+
+def _refuse_own_shards(stores: Sequence[Store]) -> None:
+    """Raise `OutputNotEmptyError` if the index to be replaced names shards beside itself."""
+    for store in stores:
+        try:
+            table = parse_index(store.get(INDEX), f"{store.url}/{INDEX}")
+        except (ObjectNotFoundError, IndexInvalidError):
+            continue
+        own = [name for name in table.basenames("raw") if "/" not in name]
+        if own:
+            msg = (
+                f"{store.url}/{INDEX} belongs to {len(own)} shards of its own, such as {own[0]}, "
+                "which a merge would drop; move them into a folder beside the other parts first"
+            )
+            raise OutputNotEmptyError(msg)
 
 
 def _relative(item: Target, root: Target) -> str:

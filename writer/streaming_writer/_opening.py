@@ -90,7 +90,7 @@ class Opening:
 
     settings: Mapping[str, Any] | None = None
     """Those of the unfinished conversion that is continued, or None for a new one."""
-    done: list[ShardRecord] = field(default_factory=list)
+    done: list[ShardRecord] = field(default_factory=list[ShardRecord])
     """Shards that are durable already, in order."""
     base: Base | None = None
     """The data set that is appended to."""
@@ -137,12 +137,15 @@ def prepare(output: Output, mode: Mode) -> Opening:
         return Opening()
     keys = output.keys()
     base = _base(output.first) if INDEX in keys else None
-    journal = Journal(output.first)
+    journal = output.journal
     settings = journal.settings() if any(key.startswith(f"{JOURNAL}/") for key in keys) else None
     if base is not None:
         return _over_finished(output, mode, base, settings)
     if not keys:
-        _clean_others(output, mode)
+        # An empty folder may stand before a URL that holds a data set, or the rest of one.
+        taken = output.clean_others(lambda key: mode.resume and _ours(key))
+        if taken:
+            raise OutputNotEmptyError(_not_empty(*taken, unfinished=False))
         return Opening()
     foreign = [key for key in keys if not _ours(key)]
     if not mode.resume or (settings is None and foreign):
@@ -163,16 +166,6 @@ def prepare(output: Output, mode: Mode) -> Opening:
     return Opening(settings, _durable(output, journal, keys, 0, frozenset()))
 
 
-def _clean_others(output: Output, mode: Mode) -> None:
-    """Look at the other stores where the first is empty: they may hold a data set, or its rest."""
-    for store in output.stores[1:]:
-        keys = [info.key for info in store.list()]
-        if keys and not (mode.resume and all(_ours(key) for key in keys)):
-            raise OutputNotEmptyError(_not_empty(store, keys, unfinished=False))
-        for key in keys:
-            store.delete(key)
-
-
 def _over_finished(
     output: Output, mode: Mode, base: Base, settings: Mapping[str, Any] | None
 ) -> Opening:
@@ -183,7 +176,7 @@ def _over_finished(
     appending = settings.get("base") if settings else None
     if not appending or appending["fingerprint"] != table.fingerprint():
         # The index is the last step: a journal beside a newer index only waits to be removed.
-        Journal(output.first).end()
+        output.journal.end()
         added = table.num_samples - (appending["samples"] if appending else 0)
         if mode.resume and (appending or not mode.append):
             return Opening(finished=Finished(table, added))
@@ -193,7 +186,7 @@ def _over_finished(
             f"{where}: the unfinished conversion appends; continue it with append=True, resume=True"
         )
         raise ResumeError(msg)
-    journal, known = Journal(output.first), frozenset(_basenames(table))
+    journal, known = output.journal, frozenset(_basenames(table))
     if mode.resume:
         return Opening(
             settings, _durable(output, journal, output.keys(), base.next_number, known), base
@@ -237,7 +230,11 @@ def _durable(
     noted = set(journal.numbers())
     done: list[ShardRecord] = []
     while first + len(done) in noted:
-        record = journal.read(first + len(done))
+        try:
+            record = journal.read(first + len(done))
+        except ResumeError as error:
+            _log.warning("writing shards again from number %d: %s", first + len(done), error)
+            break
         if not all(output.has(name, size) for name, size in record.files().items()):
             break
         done.append(record)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from streaming_core._store import Buffer, LocalStore, Store, open_store
-from streaming_core._store._lock import is_locked_here
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core.errors import (
     AccessDeniedError,
@@ -22,6 +21,7 @@ from streaming_core.errors import (
     StoreError,
 )
 from streaming_writer._journal import Journal
+from streaming_writer._put import put_checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +77,11 @@ class Output:
         return self.stores[0]
 
     @property
+    def journal(self) -> Journal:
+        """The journal in the first store."""
+        return Journal(self.first, self._retried)
+
+    @property
     def local(self) -> Path | None:
         """The folder written to, or None if all is remote."""
         return next((store.path for store in self.stores if isinstance(store, LocalStore)), None)
@@ -84,7 +89,7 @@ class Output:
     def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Publish an object in every store."""
         for store in self.stores:
-            self._retried(store, partial(_put, store, key, buffers))
+            self._retried(store, partial(put_checked, store, key, buffers))
 
     def conclude(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Publish what says that all is done, in the first store last.
@@ -92,14 +97,24 @@ class Output:
         A later writer looks at the first store: what is done there must be done everywhere.
         """
         for store in reversed(self.stores):
-            self._retried(store, partial(_put, store, key, buffers))
+            self._retried(store, partial(put_checked, store, key, buffers))
+
+    def clean_others(self, is_ours: Callable[[str], bool]) -> tuple[Store, list[str]] | None:
+        """Empty the other stores, or return the first that holds what `is_ours` does not know."""
+        for store in self.stores[1:]:
+            keys = list(self._listed(store))
+            if not all(map(is_ours, keys)):
+                return store, keys
+            for key in keys:
+                self._retried(store, partial(store.delete, key))
+        return None
 
     def mirror(self, key: str) -> None:
         """Give the other stores the object that the first one has."""
         if len(self.stores) > 1:
-            data = self.first.get(key)
+            data = self._retried(self.first, partial(self.first.get, key))
             for store in self.stores[1:]:
-                self._retried(store, partial(_put, store, key, [data]))
+                self._retried(store, partial(put_checked, store, key, [data]))
 
     def delete(self, key: str) -> None:
         """Remove an object from every store."""
@@ -109,7 +124,9 @@ class Output:
     def has(self, key: str, size: int) -> bool:
         """Return whether every store has the object with this size."""
         try:
-            return all(store.head(key).size == size for store in self.stores)
+            return all(
+                self._retried(store, partial(store.head, key)).size == size for store in self.stores
+            )
         except ObjectNotFoundError:
             return False
 
@@ -119,7 +136,7 @@ class Output:
         All their names start with `prefix`; a listing spares a request for each file.
         """
         for store in self.stores:
-            sizes = {info.key: info.size for info in store.list(prefix)}
+            sizes = self._listed(store, prefix)
             bad = [name for name, size in files.items() if sizes.get(name) != size]
             if bad:
                 msg = (
@@ -128,6 +145,10 @@ class Output:
                     "Keep others away, and write again with resume=True"
                 )
                 raise StoreError(msg)
+
+    def _listed(self, store: Store, prefix: str = "") -> dict[str, int]:
+        """Return the size of each object by key."""
+        return self._retried(store, lambda: {info.key: info.size for info in store.list(prefix)})
 
     def _retried(self, store: Store, act: Callable[[], _T]) -> _T:
         for attempt in range(self._tries):
@@ -148,21 +169,21 @@ class Output:
 
     def keys(self) -> list[str]:
         """Return what the first store holds."""
-        return [info.key for info in self.first.list()]
+        return list(self._listed(self.first))
 
     def clear(self) -> None:
         """Remove everything, the indexes first, so that no reader meets half a data set."""
         for store in self.stores:
             self._refuse_dangerous(store)
-            store.delete(INDEX)
+            self._retried(store, partial(store.delete, INDEX))
             # From here on nobody takes what is left for something to go on with.
-            Journal(store).disown()
+            Journal(store, self._retried).disown()
             if isinstance(store, LocalStore):
                 with mapped_errors(store.url, "", "clear"):
                     _empty_folder(store.path)
             else:
-                for info in list(store.list()):
-                    store.delete(info.key)
+                for key in self._listed(store):
+                    self._retried(store, partial(store.delete, key))
 
     @staticmethod
     def _refuse_dangerous(store: Store) -> None:
@@ -176,20 +197,6 @@ class Output:
                 "or the folder this program runs in; give a folder of its own"
             )
             raise OutputNotEmptyError(msg)
-
-
-def _put(store: Store, key: str, buffers: Sequence[Buffer]) -> None:
-    if isinstance(store, LocalStore) and not is_locked_here(os.fspath(store.path)):
-        msg = (
-            f"put {key!r} in {store.url}: the folder was removed or replaced while it was written; "
-            "no index is published. Keep others away, and write again"
-        )
-        raise StoreError(msg)
-    size = store.put(key, buffers).size
-    wanted = sum(memoryview(buffer).nbytes for buffer in buffers)
-    if size != wanted:
-        msg = f"put {key!r} in {store.url}: sent {wanted} bytes, but the store keeps {size} of them"
-        raise StoreError(msg)
 
 
 def _empty_folder(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class _TextRows:
             msg = f"sample {number}: wanted a mapping of columns to values, came {came(sample)}"
             raise SampleError(msg)
         try:
-            line = self._columns.encode(sample)
+            line = self._columns.encode(cast("Sample", sample))
         except SampleError as error:
             msg = f"sample {number}: {error}"
             raise type(error)(msg) from error
@@ -90,7 +90,7 @@ class _TextKind:
             raise SampleError(msg)
         missing = [name for name in names if name not in given]
         if missing:
-            msg = f"column {missing[0]!r} is missing in the batch, which has {list(given)}"
+            msg = f"column {missing[0]!r} is missing in the batch, which has {list(cast('Mapping[str, Any]', given))}"
             raise MissingColumnError(msg)
         values = [_plain(given[name]) for name in names]
         if len({len(column) for column in values}) > 1:

@@ -17,7 +17,6 @@ from streaming_writer._arrow import infer_arrow, is_arrow
 from streaming_writer._assembly import Assembly
 from streaming_writer._finisher import Finisher
 from streaming_writer._infer import InferringRows, infer_batch, infer_columns
-from streaming_writer._journal import Journal, ShardRecord
 from streaming_writer._opening import check_finished, check_settings, prepare, sweep
 from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from streaming_writer._journal import ShardRecord
     from streaming_writer._kind import ShardKind
     from streaming_writer._mds_rows import Rows, Sample
     from streaming_writer._options import Options
@@ -332,7 +332,7 @@ class Writer:
             self._output.put(SUMS, [format_sums(sums)])
         self._output.conclude(INDEX, [dump_index(entries, extras=extras)])
         self._published = True
-        Journal(self._output.first).end()
+        self._output.journal.end()
 
     def _abort(self) -> None:
         """Stop without an index; what is durable stays for `resume=True`."""
@@ -346,7 +346,9 @@ class Writer:
             self._close(rows.reason, complete=True)
             return
         if self._published:
-            told = "the data set is complete, but its journal is still there; resume=True removes it"
+            told = (
+                "the data set is complete, but its journal is still there; resume=True removes it"
+            )
         else:
             told = (
                 f"stopped without an index; {self.num_safe_samples} samples are safe, resume=True "

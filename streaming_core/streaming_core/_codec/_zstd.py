@@ -66,8 +66,7 @@ if sys.version_info >= (3, 14):
         return out.getvalue()
 
     def _decoder(limit: int) -> Decoder:
-        # The option is an exponent, and has none beyond 2 GiB.
-        exponent = min(window_cap(limit).bit_length() - 1, 31)
+        exponent = window_cap(limit).bit_length() - 1
         return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: exponent})
 
     def _one_call(data: memoryview, size: int) -> bytes | None:

@@ -17,6 +17,7 @@ _SKIPPABLE = 0x184D2A50  # the last four bits are free
 _BLOCK_MOST = 1 << 17
 _RLE, _COMPRESSED, _RESERVED = 1, 2, 3
 _ORDINARY_WINDOW = 1 << 27
+_LONGEST_WINDOW: Final = 1 << 31  # what zstd can be told at all
 
 
 class FrameError(ValueError):
@@ -79,7 +80,7 @@ def window_cap(size: int) -> int:
     began; it is zstd's own limit too. A longer window (`--long`) is of use only to longer content.
     The decoder's memory is touched only as far as content comes out, so a false claim costs none.
     """
-    return max(_ORDINARY_WINDOW, 1 << max(size - 1, 0).bit_length())
+    return min(max(_ORDINARY_WINDOW, 1 << max(size - 1, 0).bit_length()), _LONGEST_WINDOW)
 
 
 class _Expander(Protocol):

@@ -28,7 +28,6 @@ __all__ = [
     "data_store",
     "find_parts",
     "find_unfinished",
-    "find_unfinished_parts",
     "load_table",
     "read_sums",
 ]
@@ -135,12 +134,6 @@ def find_parts(store: Store) -> list[Part]:
     """Return the data sets in folders below `store`, finished or not; at most a thousand."""
     keys = (info.key for info in islice(store.list(), _MAX_LISTED))
     return list(islice(_parts(store, keys), _MAX_PARTS))
-
-
-def find_unfinished_parts(store: Store) -> list[str]:
-    """Return the folders below `store` in which a conversion has begun and no index is."""
-    finished, begun = _folders(info.key for info in store.list())
-    return sorted(begun - finished)
 
 
 def _folders(keys: Iterable[str]) -> tuple[set[str], set[str]]:

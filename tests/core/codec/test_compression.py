@@ -253,3 +253,12 @@ def test_hashes_of_the_reference_agree(golden: Path) -> None:
         assert shard["raw_data"]["hashes"]
         assert digests(shard["hashes"], [raw]) == shard["raw_data"]["hashes"]
         assert digests(shard["hashes"], [packed]) == shard["zip_data"]["hashes"]
+
+
+def test_zstd_windows_stay_within_what_the_library_can_be_told() -> None:
+    """Content beyond 2 GiB can be decompressed by steps too."""
+    codec = parse_compression("zstd")
+    assert codec is not None
+    packed = codec.compress([b"x" * 1000])
+    with pytest.raises(DecompressionError, match="1000"):
+        list(codec.decompress_stream([packed], 3 << 30))

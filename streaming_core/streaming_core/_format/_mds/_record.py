@@ -19,15 +19,17 @@ __all__ = ["DECODE_ERRORS", "MDSColumns", "config_bytes", "encode_value"]
 
 DECODE_ERRORS = (
     ValueError,  # wrong lengths, shapes, UTF-8, JSON, numbers as text
-    RecursionError,  # JSON nested deeper than Python's stack
+    RuntimeError,  # among them RecursionError: JSON nested deeper than Python's stack
     # Pillow's answers to broken images, and what users' encodings may raise on bytes of others.
     ArithmeticError,
+    AssertionError,
     AttributeError,
     EOFError,
     LookupError,
     OSError,
     SyntaxError,
     TypeError,
+    Warning,  # raised where the user had warnings turned into errors
     struct.error,
     zlib.error,
 )
