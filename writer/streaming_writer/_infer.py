@@ -18,6 +18,7 @@ __all__ = ["InferringRows", "infer_batch", "infer_columns", "infer_encoding"]
 FIRST_SAMPLES = 64
 """How many samples are looked at before the columns are settled."""
 
+_CHANGEABLE = (list, dict, set, bytearray, np.ndarray)
 _PLAIN: dict[tuple[type, ...], str] = {
     (float,): "float64",
     (str,): "str",
@@ -34,7 +35,7 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         ('str', 'int', 'ndarray:uint16')
     """
     if isinstance(value, np.generic):
-        return _numpy_scalar(value)
+        return _numpy_scalar(cast("np.generic[Any]", value))
     if isinstance(value, int):
         return "int" if -(2**63) <= value < 2**63 else "str_int"
     for kinds, encoding in _PLAIN.items():
@@ -48,7 +49,7 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         raise SchemaError(msg)
     if _is_image(value):
         return {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png"}.get(value.format or "", "pil")
-    items = cast("list[Any]", value) if isinstance(value, list) else []
+    items = _as_list(value)
     if items and all(_is_image(item) for item in items):
         kinds_found = {infer_encoding(item) for item in items}
         return f"list[{kinds_found.pop()}]" if len(kinds_found) == 1 else "list[pil]"
@@ -150,10 +151,14 @@ def infer_batch(batch: Mapping[str, Any]) -> dict[str, str]:
     return columns
 
 
+def _as_list(value: Any) -> list[Any]:  # noqa: ANN401 - any user's value
+    """Return `value` if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def _snapshot(value: Any) -> Any:  # noqa: ANN401 - any user's value
     """Copy what the caller could change before it is encoded."""
-    changeable = isinstance(value, list | dict | set | bytearray | np.ndarray)
-    return copy.deepcopy(value) if changeable else value  # pyright: ignore[reportUnknownVariableType]
+    return copy.deepcopy(value) if type(value) in _CHANGEABLE else value
 
 
 class InferringRows:

@@ -90,11 +90,7 @@ def _aligned(columns: MDSColumns, batch: Any) -> list[Any]:  # noqa: ANN401 - ch
             msg = f"column {name!r} is missing in the batch, which has {names or 'none'}"
             raise MissingColumnError(msg)
         column = given[name]
-        if (
-            isinstance(column, str | bytes | Mapping)
-            or not hasattr(column, "__len__")
-            or _is_scalar(column)
-        ):
+        if not _holds_values(column):
             msg = f"column {name!r}: wanted an array or a list of values, came {came(column)}"
             raise SampleError(msg)
         values.append(column if isinstance(column, np.ndarray | list) else _listed(column))
@@ -107,8 +103,11 @@ def _aligned(columns: MDSColumns, batch: Any) -> list[Any]:  # noqa: ANN401 - ch
     return values
 
 
-def _is_scalar(column: Any) -> bool:  # noqa: ANN401 - any user's value
-    return isinstance(column, np.ndarray) and column.ndim == 0
+def _holds_values(column: Any) -> bool:  # noqa: ANN401 - any user's value
+    """Return whether `column` is a sequence of values, and not one value."""
+    if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
+        return False
+    return getattr(column, "ndim", 1) > 0
 
 
 def _listed(column: Any) -> Any:  # noqa: ANN401 - any user's value
@@ -144,7 +143,7 @@ def _encode_column(encoding: Encoding, values: Any) -> _Column:  # noqa: ANN401 
     if isinstance(values, Encoded):
         return _Ragged(values)
     items = cast("list[Any]", values)
-    kinds = {type(item) for item in items} if isinstance(values, list) else set[type]()
+    kinds: set[type] = set(map(type, items)) if isinstance(values, list) else set()
     if kinds == {str} and type(encoding) is Str:
         return _Ragged([item.encode() for item in items])
     if kinds == {bytes} and encoding.size is None:

@@ -90,7 +90,8 @@ class _TextKind:
             raise SampleError(msg)
         missing = [name for name in names if name not in given]
         if missing:
-            msg = f"column {missing[0]!r} is missing in the batch, which has {list(cast('Mapping[str, Any]', given))}"
+            names = list(cast("Mapping[str, Any]", given))
+            msg = f"column {missing[0]!r} is missing in the batch, which has {names}"
             raise MissingColumnError(msg)
         values = [_plain(given[name]) for name in names]
         if len({len(column) for column in values}) > 1:

@@ -17,7 +17,7 @@ _SKIPPABLE = 0x184D2A50  # the last four bits are free
 _BLOCK_MOST = 1 << 17
 _RLE, _COMPRESSED, _RESERVED = 1, 2, 3
 _ORDINARY_WINDOW = 1 << 27
-_LONGEST_WINDOW: Final = 1 << 31  # what zstd can be told at all
+_LONGEST_WINDOW = 1 << 31  # what zstd can be told at all
 
 
 class FrameError(ValueError):

@@ -165,6 +165,9 @@ def test_every_form_of_a_real_number_is_the_same(name: str, value: Any) -> None:
 
 
 class _Tensor:
+    def __repr__(self) -> str:
+        return "_Tensor()"
+
     def __float__(self) -> float:
         msg = "a Tensor with 3 elements cannot be converted to Scalar"
         raise RuntimeError(msg)
