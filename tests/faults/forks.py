@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -33,14 +34,14 @@ Outcome = dict[str, Any]
 CALLS: dict[str, tuple[str, Callable[[], object]]] = {
     "close": ("close", lambda: os.close(_NO_FILE)),
     "fsync": ("fsync", lambda: os.fsync(_NO_FILE)),
-    "mkdir": ("?mkdir,?mkdirat", lambda: os.mkdir("")),
+    "mkdir": ("?mkdir,?mkdirat", lambda: os.mkdir("")),  # noqa: PTH102 - the plain call
     "open": ("?open,?openat", lambda: os.open("", os.O_RDONLY)),
-    "rename": ("?rename,?renameat,?renameat2", lambda: os.rename("", "")),
-    "rmdir": ("?rmdir", lambda: os.rmdir("")),
-    "unlink": ("?unlink,?unlinkat", lambda: os.unlink("")),
+    "rename": ("?rename,?renameat,?renameat2", lambda: os.rename("", "")),  # noqa: PTH104
+    "rmdir": ("?rmdir", lambda: os.rmdir("")),  # noqa: PTH106
+    "unlink": ("?unlink,?unlinkat", lambda: os.unlink("")),  # noqa: PTH108
     "write": ("writev", lambda: os.writev(_NO_FILE, [b"x"])),
 }
-"""System calls of the writer by plain name: how strace calls them, and a harmless one that fails."""
+"""System calls by plain name: what strace calls them, and a harmless one that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _run(convert: Callable[..., object], request: dict[str, Any]) -> Outcome:
     os.close(ticks_in)
     os.close(error_in)
     ticks = _watch(pid, ticks_out, request)
-    with open(error_out, "rb") as pipe:
+    with open(error_out, "rb") as pipe:  # noqa: PTH123 - a descriptor
         error = pipe.read()
     _, status = os.waitpid(pid, 0)
     return {
@@ -197,7 +198,7 @@ def _child(
             _arm(*request["fail"])
         convert(Path(request["root"]), partial(os.write, ticks_in, b"."))
         code = 0
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - the test judges what it is
         code = 1
         kinds = [kind.__name__ for kind in type(error).__mro__]
         told = {"kinds": kinds, "errno": getattr(error, "errno", None), "text": str(error)}
@@ -222,8 +223,7 @@ def _arm(call: str, unused: int, thread: str) -> None:
         return
     from streaming_writer import _finisher
 
-    pool: Any = partial(_finisher.ThreadPoolExecutor, initializer=burn)
-    _finisher.ThreadPoolExecutor = pool  # type: ignore[misc]
+    vars(_finisher)["ThreadPoolExecutor"] = partial(ThreadPoolExecutor, initializer=burn)
 
 
 def _short_writes() -> None:

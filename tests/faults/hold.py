@@ -37,7 +37,7 @@ def _in_child(writer: MDSWriter, what: str) -> None:
                 pass
         elif what == "leave by error":
             with writer:
-                raise KeyError
+                raise KeyError  # noqa: TRY301 - an error within the block is the point
         elif what == "cancel":
             writer.cancel_future_jobs()
     except (StreamingError, KeyError) as error:

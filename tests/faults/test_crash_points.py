@@ -22,7 +22,7 @@ _MOST = 40
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Return a parent whose children die at the call they are armed for, before it does anything."""
+    """Return a parent whose children die at the call they are armed for, before it acts."""
     with Server(Inject("signal=KILL", _CALLS)) as started:
         yield started
 

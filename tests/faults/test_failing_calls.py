@@ -63,7 +63,7 @@ def servers() -> Iterator[Servers]:
 def test_a_failed_call_is_a_typed_error_and_a_retry_after_repair_works(
     tmp_path: Path, servers: Servers, wanted: Tree, call: str, name: str, forever: bool, step: int
 ) -> None:
-    """Wherever it happens: `StoreError` with cause and folder, nothing torn; then resume is whole."""
+    """Wherever it happens: `StoreError` with cause and folder, nothing torn; then a whole."""
     failures = {"main": 0, "worker": 0}
     server = servers[f"error={name}", forever]
     for thread in failures:

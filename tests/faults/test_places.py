@@ -44,7 +44,8 @@ def mount() -> Iterator[Mount]:
 
 
 def _remount(folder: Path, options: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
+    command = ["mount", "-o", f"remount,{options}", str(folder)]
+    subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_an_output_that_is_removed_meanwhile_is_not_finished(tmp_path: Path, at:
     """Shards that are gone are missed: an error, no index, and a new run gives the whole."""
     _JOB.run(tmp_path / "whole")
     root = tmp_path / "root"
-    with pytest.raises(StoreError, match="was removed"), _opened(root) as writer:
+    with pytest.raises(StoreError, match="was removed"), _opened(root) as writer:  # noqa: PT012
         for number, sample in enumerate([*SAMPLES, None]):
             if number == at:
                 # In one step, as the writer's threads go on meanwhile.

@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.faults.jobs import COLUMNS, JOBS, SAMPLES, Tree, tree
@@ -77,7 +77,8 @@ def test_a_second_writer_is_refused_at_once_and_disturbs_nobody(
     with _holder(tmp_path) as first:
         assert first.opened == "opened 0"
         first.tell("write 50")
-        for mode in ({"resume": True}, {"exist_ok": True}, {"append": True}, {}):
+        modes: list[dict[str, Any]] = [{"resume": True}, {"exist_ok": True}, {"append": True}, {}]
+        for mode in modes:
             start = time.monotonic()
             with pytest.raises(OutputBusyError, match="another writer"):
                 MDSWriter(out=tmp_path / "out", columns=COLUMNS, **mode)

@@ -40,6 +40,24 @@ def test_blocks_are_cut_as_single_records_are(
     assert plan == _one_by_one(lengths, base + used, rule, ask_first=ask_first)
 
 
+@given(
+    length=st.integers(0, 60),
+    count=st.integers(0, 60),
+    limit=st.integers(1, 150),
+    record=st.sampled_from([0, 4]),
+    used=st.integers(0, 200),
+    ask_first=st.booleans(),
+)
+def test_records_of_one_size_are_cut_by_division(
+    length: int, count: int, limit: int, record: int, used: int, ask_first: bool
+) -> None:
+    """A length that stands for all records gives the cuts of that many equal ones."""
+    rule = CutRule(limit, 10, record)
+    lengths = np.broadcast_to(np.int64(length), (count,))
+    plan = plan_cuts(lengths, 10 + used, rule, ask_first=ask_first)
+    assert plan == _one_by_one([length] * count, 10 + used, rule, ask_first=ask_first)
+
+
 @given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=60), split=st.integers(0, 60))
 def test_cuts_do_not_depend_on_how_records_are_grouped(lengths: list[int], split: int) -> None:
     """Two blocks give the cuts of one."""

@@ -51,7 +51,9 @@ class Body:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Bytes of each record."""
-        return np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
+        if len(self._lengths) == 1:
+            return self._lengths[0]
+        return np.concatenate([np.empty(0, np.int64), *self._lengths])
 
     @property
     def data(self) -> memoryview:

@@ -71,7 +71,8 @@ class MatrixBlock:
         """
         self._cells = cells
         self._size = sum(cell[0].nbytes for cell in cells)
-        self._lengths = np.full(count, self._size, np.int64)
+        # One number seen `count` times, which `plan_cuts` knows to divide by.
+        self._lengths = np.broadcast_to(np.int64(self._size), (count,))
 
     @property
     def lengths(self) -> NDArray[np.int64]:

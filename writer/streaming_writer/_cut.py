@@ -11,6 +11,8 @@ from streaming_core._units import parse_bytes
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 __all__ = ["MAX_SHARD_BYTES", "CutRule", "plan_cuts", "resolve_size_limit"]
@@ -66,15 +68,28 @@ def plan_cuts(
         >>> plan_cuts(np.array([40, 50, 1, 200, 5]), 10, rule)
         [2, 3, 4]
     """
-    ends = np.cumsum(lengths + rule.record_bytes)
+    find = _finder(lengths, rule.record_bytes)
     cuts: list[int] = []
     start, room = 0, rule.limit - counted
     while True:
-        done = int(ends[start - 1]) if start else 0
-        fit = int(np.searchsorted(ends, done + room, side="right"))
+        fit = find(start, room)
         # The record that opens a shard is in it without being asked whether it fits.
         cut = max(fit, start + 1) if cuts or not ask_first else fit
         if cut >= len(lengths):
             return cuts
         cuts.append(cut)
         start, room = cut, rule.limit - rule.base_bytes
+
+
+def _finder(lengths: NDArray[np.int64], extra: int) -> Callable[[int, int], int]:
+    """Return a function from (start, room) to the record at which those from `start` on fill it."""
+    if len(lengths) and lengths.strides == (0,):  # one number seen many times: no need to add up
+        each = int(lengths[0]) + extra
+        return lambda start, room: start + max(room, 0) // each if each else len(lengths)
+    ends = np.cumsum(lengths + extra)
+
+    def find(start: int, room: int) -> int:
+        done = int(ends[start - 1]) if start else 0
+        return int(np.searchsorted(ends, done + room, side="right"))
+
+    return find

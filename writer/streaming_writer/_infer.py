@@ -153,7 +153,8 @@ def infer_batch(batch: Mapping[str, Any]) -> dict[str, str]:
 
 def _as_list(value: Any) -> list[Any]:  # noqa: ANN401 - any user's value
     """Return `value` if it is a list, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    items: list[Any] = value if isinstance(value, list) else []
+    return items
 
 
 def _snapshot(value: Any) -> Any:  # noqa: ANN401 - any user's value

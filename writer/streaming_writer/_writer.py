@@ -299,8 +299,9 @@ class Writer:
 
     def _settle(self, samples: Sequence[Sample]) -> None:
         """Settle the columns by the first samples, and write these."""
-        self._begin(infer_columns(samples))
+        columns = infer_columns(samples)
         with self._whole():
+            self._begin(columns)
             for sample in samples:
                 self.write(sample)
             self._drain()

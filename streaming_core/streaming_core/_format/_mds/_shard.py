@@ -38,15 +38,16 @@ def shard_header(lengths: NDArray[np.int64], config: bytes) -> bytes:
         '02000000 12000000 14000000 17000000 7b7d'
     """
     start = _WORD * (len(lengths) + 2) + len(config)
-    ends = start + np.cumsum(lengths, dtype=np.int64)
+    size = start + int(lengths.sum())
     # Larger offsets would be cut to 32 bits without a word.
-    if len(ends) and ends[-1] > _MOST:
-        msg = f"a shard of {ends[-1]} bytes; offsets end at {_MOST}. Give a smaller size_limit"
+    if size > _MOST:
+        msg = f"a shard of {size} bytes; offsets end at {_MOST}. Give a smaller size_limit"
         raise SchemaError(msg)
-    words = np.empty(len(ends) + 2, "<u4")
-    words[0] = len(ends)
+    words = np.empty(len(lengths) + 2, "<u4")
+    words[0] = len(lengths)
     words[1] = start
-    words[2:] = ends
+    np.cumsum(lengths.astype("<u4"), dtype="<u4", out=words[2:])
+    words[2:] += np.uint32(start)
     return words.tobytes() + config
 
 
