@@ -85,7 +85,8 @@ def _finder(lengths: NDArray[np.int64], extra: int) -> Callable[[int, int], int]
     """Return a function from (start, room) to the record at which those from `start` on fill it."""
     if len(lengths) and lengths.strides == (0,):  # one number seen many times: no need to add up
         each = int(lengths[0]) + extra
-        return lambda start, room: start + max(room, 0) // each if each else len(lengths)
+        most = len(lengths)
+        return lambda start, room: start + (room // each if each else most) if room >= 0 else start
     ends = np.cumsum(lengths + extra)
 
     def find(start: int, room: int) -> int:

@@ -34,8 +34,9 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         >>> infer_encoding("a"), infer_encoding(1), infer_encoding(np.zeros(3, np.uint16))
         ('str', 'int', 'ndarray:uint16')
     """
-    if isinstance(value, np.generic):
-        return _numpy_scalar(cast("np.generic[Any]", value))
+    scalar = _numpy_scalar(value)
+    if scalar is not None:
+        return scalar
     if isinstance(value, int):
         return "int" if -(2**63) <= value < 2**63 else "str_int"
     for kinds, encoding in _PLAIN.items():
@@ -61,7 +62,9 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
     return "json"
 
 
-def _numpy_scalar(value: np.generic) -> str:
+def _numpy_scalar(value: Any) -> str | None:  # noqa: ANN401 - any user's value
+    if not isinstance(value, np.generic):
+        return None
     if isinstance(value, np.bool_):
         return "uint8"
     if value.dtype.name in DTYPE_CODES:
