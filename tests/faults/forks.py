@@ -39,6 +39,8 @@ CALLS: dict[str, tuple[str, Callable[[], object]]] = {
     "rename": ("?rename,?renameat,?renameat2", lambda: os.rename("", "")),  # noqa: PTH104
     "rmdir": ("?rmdir", lambda: os.rmdir("")),  # noqa: PTH106
     "unlink": ("?unlink,?unlinkat", lambda: os.unlink("")),  # noqa: PTH108
+    # What removes whole folders.
+    "unlinkat": ("unlinkat", lambda: os.unlink("", dir_fd=_NO_FILE)),
     "write": ("writev", lambda: os.writev(_NO_FILE, [b"x"])),
 }
 """System calls by plain name: what strace calls them, and a harmless one that fails."""
@@ -105,7 +107,8 @@ class Server:
         """Run a conversion in a child; return its exit code, duration, ticks, and error if any.
 
         `kill_after_seconds` and `kill_after_ticks` kill it then. With `fail=(call, n, thread)` the
-        n-th `call` of the `main` or the `worker` thread gets what the server injects.
+        n-th `call` of the main thread gets what the server injects, or that of each `worker`, which
+        finishes shards, or of each `request` thread, which tidies up.
         `patch` changes something else in the child; see `_PATCHES`.
         """
         if "fail" in how and self._inject:
@@ -221,9 +224,10 @@ def _arm(call: str, unused: int, thread: str) -> None:
     if thread == "main":
         burn()
         return
-    from streaming_writer import _finisher
+    from streaming_writer import _finisher, _requests
 
-    vars(_finisher)["ThreadPoolExecutor"] = partial(ThreadPoolExecutor, initializer=burn)
+    module = {"worker": _finisher, "request": _requests}[thread]
+    vars(module)["ThreadPoolExecutor"] = partial(ThreadPoolExecutor, initializer=burn)
 
 
 def _short_writes() -> None:

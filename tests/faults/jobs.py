@@ -56,10 +56,9 @@ class Job:
     def run(self, root: Path, tick: Callable[[], object] = lambda: None) -> int:
         """Convert what is left, calling `tick` before each write; return how many were safe."""
         out: Any = (root / "first", root / "second") if self.pair else root / "out"
-        options: dict[str, Any] = {"max_workers": 2, "keep_local": self.pair, **self.options}
-        with MDSWriter(
-            out=out, columns=COLUMNS, size_limit=self.size_limit, resume=True, **options
-        ) as writer:
+        given: dict[str, Any] = {"max_workers": 2, "keep_local": self.pair, "resume": True}
+        given |= self.options
+        with MDSWriter(out=out, columns=COLUMNS, size_limit=self.size_limit, **given) as writer:
             tick()
             safe = writer.num_safe_samples
             step = _CHUNK if self.batches else 1
@@ -94,6 +93,11 @@ JOBS = {
         # Few calls of the system in a fixed order, so that each can be made to fail in turn.
         Job("small", {"max_workers": 1}, size_limit=1500),
         Job("small-append", {"max_workers": 1, "append": True}, size_limit=1500),
+        Job(
+            "small-anew",
+            {"max_workers": 1, "resume": False, "exist_ok": True},
+            size_limit=1500,
+        ),
         Job("small-pair", {"max_workers": 1}, size_limit=1500, pair=True),
     )
 }

@@ -39,7 +39,7 @@ def test_killed_at_each_call_the_writer_goes_on(
     copytree(tmp_path / "base", tmp_path / "whole")
     job.run(tmp_path / "whole")
     wanted = tree(tmp_path / "whole")
-    killed = {"main": 0, "worker": 0}
+    killed = {"main": 0, "worker": 0, "request": 0}
     for thread in killed:
         for nth in range(1, _MOST):
             root = tmp_path / f"{thread}-{nth}"
@@ -60,3 +60,4 @@ def test_killed_at_each_call_the_writer_goes_on(
             pytest.fail(f"a small conversion makes {_MOST} times {call}")
     assert killed["main"] > 0
     assert (killed["worker"] > 0) == (call in {"fsync", "rename", "write"})
+    assert (killed["request"] > 0) == (call in {"fsync", "unlink"})

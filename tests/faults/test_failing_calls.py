@@ -130,7 +130,7 @@ def test_other_calls_that_fail_tear_nothing(tmp_path: Path, wanted: Tree, call: 
     """An error of a call that matters less is raised or does no harm, and a retry is whole."""
     failures = 0
     with Server(Inject("error=EIO", (call,))) as server:
-        for thread in ("main", "worker"):
+        for thread in ("main", "worker", "request"):
             for nth in range(1, 16 if call == "close" else 6):
                 root = tmp_path / f"{thread}-{nth}"
                 root.mkdir()

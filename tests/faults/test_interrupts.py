@@ -92,14 +92,15 @@ def test_who_catches_an_interrupt_gets_all_other_samples_or_an_error(
     columns: dict[str, str] | None,
     write: Callable[[MDSWriter, list[dict[str, Any]]], None],
 ) -> None:
-    """At every line in turn: either finish fails and leaves no index, or only that call's are out.
+    """At each line in turn: either finish fails and leaves no index, or only that call's are out.
 
     Each sample of the interrupted calls may be in or out; those before and after are all in.
     """
+    step = 1 if columns else 5  # many lines look at the values of the first samples
     line = finished = failed = 0
     was_hit = True
     while was_hit:
-        line += 1
+        line += step
         store = MemoryStore()
         register_store("interrupted", partial(_given, store))
         writer = MDSWriter(out="interrupted://", columns=columns, size_limit=300, max_workers=1)

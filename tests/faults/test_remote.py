@@ -24,7 +24,7 @@ from streaming_core.testing import (
     Truncate,
 )
 from streaming_writer import _output
-from streaming_writer._put import put_checked
+from streaming_writer._requests import put_checked
 
 if TYPE_CHECKING:
     from pathlib import Path

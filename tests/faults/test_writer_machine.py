@@ -46,6 +46,7 @@ class WriterMachine(RuleBasedStateMachine):
 
     @property
     def out(self) -> Path:
+        """The folder of the data set."""
         return self.root / "out"
 
     def _open(self, **how: Any) -> MDSWriter:
@@ -170,12 +171,10 @@ class WriterMachine(RuleBasedStateMachine):
         assert _read(self.out) == self.published
         if self.writer is None and not self.unfinished:
             table = load_index(self.out)
-            stored = {
-                (table.shard(i).zip or table.shard(i).raw).basename
-                for i in range(len(table.samples))
-            }
-            hidden = {SUMS} & {path.name for path in self.out.iterdir()}
-            assert {path.name for path in self.out.iterdir()} == stored | {"index.json"} | hidden
+            shards = [table.shard(i) for i in range(table.num_shards)]
+            stored = {(shard.zip or shard.raw).basename for shard in shards}
+            found = {path.name for path in self.out.iterdir()}
+            assert found - {SUMS} == stored | {"index.json"}
             if stored:
                 assert set(parse_sums((self.out / SUMS).read_bytes())) == stored
 

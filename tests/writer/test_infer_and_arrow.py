@@ -52,7 +52,19 @@ def test_one_value_says_its_encoding(value: Any, encoding: str) -> None:
     assert infer_encoding(value) == encoding
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, np.zeros(2, bool), np.zeros(2, complex)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        {1, 2},
+        np.zeros(2, bool),
+        np.zeros(2, complex),
+        np.longdouble(1),
+        np.complex64(1),
+        np.datetime64("2026-01-01", "ns"),
+        np.timedelta64(1, "s"),
+    ],
+)
 def test_values_without_a_safe_encoding_are_refused(value: Any) -> None:
     """Pickle is never chosen for the user; arrays that no reader knows are named."""
     with pytest.raises(SchemaError, match=r"encoding"):
@@ -80,13 +92,18 @@ def test_first_samples_widen_the_columns() -> None:
 def test_samples_that_disagree_are_named(
     tmp_path: Path, samples: list[Any], error: type[Exception], told: str
 ) -> None:
-    """The error says the sample, the column, what came and what was there before."""
-    writer = MDSWriter(out=tmp_path / "out")
-    for sample in samples:
-        writer.write(sample)
-    with pytest.raises(error, match=told):
-        writer.finish()
-    assert not (tmp_path / "out/index.json").exists()
+    """The error says the sample, the column, what came and what was there before.
+
+    It comes from the sample's own `write`, which leaves no trace, and the writer goes on.
+    """
+    with MDSWriter(out=tmp_path / "out") as writer:
+        for sample in samples[:-1]:
+            writer.write(sample)
+        with pytest.raises(error, match=told):
+            writer.write(samples[-1])
+        for sample in samples[:-1] * 70:
+            writer.write(sample)
+    assert load_index(tmp_path / "out").num_samples == 71 * (len(samples) - 1)
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
@@ -101,13 +118,28 @@ def test_inferred_columns_write_what_given_ones_do(tmp_path: Path, files: Any, c
     assert files(tmp_path / "inferred") == files(tmp_path / "given")
 
 
+class _Lazy:
+    """What becomes an array only when asked, as a tensor does."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self._source
+
+
 def test_samples_kept_for_inference_are_copies(tmp_path: Path, read_all: Any) -> None:
     """A buffer that the caller reuses while the columns are still open does no harm."""
-    value, nested = np.zeros(2, np.int64), {"k": [0]}
+    value, nested, raw = np.zeros(2, np.int64), {"k": [0]}, bytearray(1)
     with MDSWriter(out=tmp_path / "out") as writer:
         for i in range(3):
-            value[:], nested["k"][0] = i, i
-            writer.write({"v": value, "j": nested})
+            value[:], nested["k"][0], raw[0] = i, i, i
+            lazy = _Lazy(value)
+            writer.write({"v": value, "j": nested, "b": memoryview(raw), "t": lazy})
+            value[:] = -1
+    found = read_all(tmp_path / "out")
+    assert [sample["b"] for sample in found] == [b"\0", b"\1", b"\2"]
+    assert [sample["t"][0] for sample in found] == [0, 1, 2]
     assert [(s["v"][0], s["j"]["k"][0]) for s in read_all(tmp_path / "out")] == [
         (0, 0),
         (1, 1),
@@ -219,6 +251,38 @@ def test_nulls_are_refused_with_their_place(tmp_path: Path) -> None:
             writer.write_batch(table)
         writer.write_batch(pa.table({"t": ["d"]}))
     assert load_index(tmp_path / "out").num_samples == 1
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.list_(pa.int64(), 2)])
+@pytest.mark.parametrize("encoding", ["ndarray", "ndarray:int64", "ndarray:float64"])
+def test_nulls_within_lists_are_refused_too(tmp_path: Path, kind: Any, encoding: str) -> None:
+    """They would become NaN, and integers floats, without a word."""
+    table = pa.table({"v": pa.array([[1, 2], [3, None]], kind)})
+    with (
+        MDSWriter(out=tmp_path / "out", columns={"v": encoding}) as writer,
+        pytest.raises(SampleError, match="column 'v'"),
+    ):
+        writer.write_batch(table)
+
+
+def test_tables_larger_than_memory_come_as_readers(tmp_path: Path, read_all: Any) -> None:
+    """Each batch of a reader is written as it comes; none before is held."""
+    batches = [pa.record_batch({"n": list(range(i, i + 10))}) for i in range(0, 50, 10)]
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, iter(batches))
+    with MDSWriter(out=tmp_path / "out") as writer:
+        writer.write_batch(reader)
+    assert [sample["n"] for sample in read_all(tmp_path / "out")] == list(range(50))
+
+
+@pytest.mark.parametrize("batch", [[1, 2], None, {"a": 5}, {"a": "text"}])
+@pytest.mark.parametrize("columns", [None, {"a": "int"}])
+def test_what_is_no_batch_is_refused(tmp_path: Path, batch: Any, columns: Any) -> None:
+    """With or without columns, the error says what was wanted and what came."""
+    with (
+        MDSWriter(out=tmp_path / "out", columns=columns) as writer,
+        pytest.raises(SampleError, match=r"wanted .* came"),
+    ):
+        writer.write_batch(batch)
 
 
 def test_timestamps_need_a_say(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_core import MDSWriter, load_index, open_store
+from streaming_core import MDSWriter, ShardTable, load_index, open_store
 from streaming_core.errors import (
     OutputBusyError,
     OutputNotEmptyError,
@@ -285,3 +287,45 @@ def test_the_progress_line_counts_samples_and_bytes(
     assert "800 B" in last
     _write(tmp_path / "quiet")
     assert capsys.readouterr().err == ""
+
+
+def test_an_abandoned_writer_gives_the_folder_back(tmp_path: Path) -> None:
+    """Who drops a writer without finishing it can begin again, without a new process."""
+    writer = MDSWriter(out=tmp_path / "out", columns=COLUMNS)
+    writer.write(SAMPLES[0])
+    del writer
+    gc.collect()
+    _write(tmp_path / "out")
+
+
+def test_a_terminal_that_goes_away_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken pipe on standard error neither loses the data set nor keeps the folder locked."""
+
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    _write(tmp_path / "out", progress_bar=True)
+    _write(tmp_path / "out", exist_ok=True)
+
+
+def test_appending_to_many_shards_looks_at_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next number is not searched for again with each new shard."""
+    _write(tmp_path / "out")
+    calls: list[str] = []
+    real = ShardTable.basenames
+
+    def counted(table: ShardTable, role: Any) -> Any:
+        calls.append(role)
+        return real(table, role)
+
+    monkeypatch.setattr(ShardTable, "basenames", counted)
+    with MDSWriter(out=tmp_path / "out", size_limit=300, append=True) as writer:
+        for sample in SAMPLES * 3:
+            writer.write(sample)
+    assert len(calls) < 12

@@ -30,7 +30,7 @@ class _StopError(Exception):
     """What a user's code may raise."""
 
 
-def _write(out: Path | str, upto: int | None = None, **options: Any) -> int:
+def _write(out: Any, upto: int | None = None, **options: Any) -> int:
     """Write the samples, or stop after `upto`; return how many were safe at the start."""
     with MDSWriter(out=out, columns=COLUMNS, size_limit=900, **options) as writer:
         safe = writer.num_safe_samples
@@ -180,6 +180,28 @@ def test_foreign_files_are_not_mixed_in(tmp_path: Path) -> None:
     with pytest.raises(OutputNotEmptyError, match=r"notes\.txt"):
         _write(tmp_path / "out", resume=True)
     assert (tmp_path / "out/notes.txt").read_text() == "mine"
+
+
+def test_a_data_set_that_lost_its_index_is_not_deleted(tmp_path: Path, files: Any) -> None:
+    """Shards without index and journal may be somebody's only copy."""
+    _write(tmp_path / "out")
+    (tmp_path / "out/index.json").unlink()
+    before = files(tmp_path / "out")
+    with pytest.raises(OutputNotEmptyError, match="verify --fix"):
+        _write(tmp_path / "out", resume=True)
+    assert files(tmp_path / "out") == before
+
+
+def test_an_empty_folder_does_not_empty_the_bucket_beside_it(tmp_path: Path) -> None:
+    """Resuming a pair on a machine without the folder keeps what the URL holds."""
+    with pytest.raises(_StopError):
+        _write("memory://resume-pair", 40)
+    store = open_store("memory://resume-pair")
+    before = [info.key for info in store.list()]
+    with pytest.raises(OutputNotEmptyError, match=r"memory://resume-pair.*unfinished"):
+        _write((str(tmp_path / "new"), "memory://resume-pair"), resume=True, keep_local=True)
+    assert [info.key for info in store.list()] == before
+    assert _write("memory://resume-pair", resume=True) > 0
 
 
 def test_a_bucket_is_resumed_like_a_folder() -> None:

@@ -34,12 +34,8 @@ def _encoding(pa: Any, kind: Any) -> str:  # noqa: ANN401 - Arrow's types
         return _encoding(pa, kind.value_type)
     if _is_plain(pa, kind):
         return str(np.dtype(kind.to_pandas_dtype()).name)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return (
-            f"ndarray:{_encoding(pa, kind.value_type)}"
-            if _is_plain(pa, kind.value_type)
-            else "json"
-        )
+    if _is_list_of_numbers(pa, kind):
+        return f"ndarray:{_encoding(pa, kind.value_type)}"
     for test, encoding in (
         (types.is_boolean, "int"),
         (types.is_string, "str"),
@@ -86,15 +82,24 @@ def _column(pa: Any, column: Any, encoding: str) -> Any:  # noqa: ANN401 - Arrow
     # Bytes count as encoded already, as in `write`; text only where its UTF-8 is the encoding.
     if (is_text and encoding == "str") or (is_binary and encoding in {"bytes", "jpeg", "png"}):
         return Encoded(view for chunk in column.chunks for view in _views(pa, chunk))
-    if pa.types.is_fixed_size_list(kind) and _is_plain(pa, kind.value_type):
+    if not _is_list_of_numbers(pa, kind):
+        return column.to_pylist()
+    if any(chunk.flatten().null_count for chunk in column.chunks):
+        return column.to_pylist()  # numpy would make them NaN, and integers floats
+    if pa.types.is_fixed_size_list(kind):
         if not len(column):
             return []
         parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
         return np.concatenate(parts).reshape(len(column), -1)
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if is_list and _is_plain(pa, kind.value_type) and encoding.startswith("ndarray"):
+    if encoding.startswith("ndarray"):
         return [array for chunk in column.chunks for array in _slices(chunk)]
     return column.to_pylist()
+
+
+def _is_list_of_numbers(pa: Any, kind: Any) -> bool:  # noqa: ANN401 - Arrow's types
+    types = pa.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return is_list and _is_plain(pa, kind.value_type)
 
 
 def _is_plain(pa: Any, kind: Any) -> bool:  # noqa: ANN401 - Arrow's types

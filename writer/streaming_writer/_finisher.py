@@ -63,11 +63,11 @@ class Finisher:
             body = self._pool.take(timeout=_SECONDS_UNTIL_WARNING)
             if body is not None:
                 return body
-            _log.warning(
-                "waiting for %s: no shard was finished in the last %.0f seconds",
-                self._output.stores[-1].url,
-                _SECONDS_UNTIL_WARNING,
-            )
+            self._warn("a shard to be stored, so that its memory can be used again")
+
+    def _warn(self, what: str) -> None:
+        where, seconds = self._output.stores[-1].url, _SECONDS_UNTIL_WARNING
+        _log.warning("%s: waiting since %.0f seconds for %s", where, seconds, what)
 
     def submit(self, body: Body) -> None:
         """Take the body of the next shard and finish it in a thread."""
@@ -90,7 +90,13 @@ class Finisher:
 
     def settle(self) -> None:
         """Wait until all that was submitted is stored, or until something fails."""
-        wait(self._pending, return_when=FIRST_EXCEPTION)
+        while True:
+            done, open_ones = wait(
+                self._pending, timeout=_SECONDS_UNTIL_WARNING, return_when=FIRST_EXCEPTION
+            )
+            if not open_ones or any(not f.cancelled() and f.exception() for f in done):
+                return
+            self._warn(f"{len(open_ones)} shards to be stored")
 
     def durable(self) -> list[ShardRecord]:
         """Return the unbroken run of shards that are durable by now."""

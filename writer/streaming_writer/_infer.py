@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any, cast
+from itertools import islice
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
 from streaming_core._format._mds import DTYPE_CODES, came
 from streaming_core.errors import MissingColumnError, SampleError, SchemaError
+from streaming_writer._mds_batch import checked_batch
 
-__all__ = ["InferringRows", "infer_batch", "infer_columns", "infer_encoding"]
+__all__ = ["Guess", "InferringRows", "infer_batch", "infer_columns", "infer_encoding"]
 
 FIRST_SAMPLES = 64
 """How many samples are looked at before the columns are settled."""
 
-_CHANGEABLE = (list, dict, set, bytearray, np.ndarray)
+_UNCHANGEABLE = (int, float, str, bytes, Decimal, np.generic, type(None))
 _PLAIN: dict[tuple[type, ...], str] = {
     (float,): "float64",
     (str,): "str",
@@ -34,9 +36,8 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         >>> infer_encoding("a"), infer_encoding(1), infer_encoding(np.zeros(3, np.uint16))
         ('str', 'int', 'ndarray:uint16')
     """
-    scalar = _numpy_scalar(value)
-    if scalar is not None:
-        return scalar
+    if _is_scalar(value):
+        return _numpy_scalar(value)
     if isinstance(value, int):
         return "int" if -(2**63) <= value < 2**63 else "str_int"
     for kinds, encoding in _PLAIN.items():
@@ -50,9 +51,8 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         raise SchemaError(msg)
     if _is_image(value):
         return {"JPEG": "jpeg", "MPO": "jpeg", "PNG": "png"}.get(value.format or "", "pil")
-    items = _as_list(value)
-    if items and all(_is_image(item) for item in items):
-        kinds_found = {infer_encoding(item) for item in items}
+    if _is_list(value) and value and all(_is_image(item) for item in value):
+        kinds_found = {infer_encoding(item) for item in value}
         return f"list[{kinds_found.pop()}]" if len(kinds_found) == 1 else "list[pil]"
     try:
         json.dumps(value)
@@ -62,14 +62,28 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
     return "json"
 
 
-def _numpy_scalar(value: Any) -> str | None:  # noqa: ANN401 - any user's value
-    if not isinstance(value, np.generic):
-        return None
+def _is_scalar(value: object) -> TypeGuard[np.generic[Any]]:
+    return isinstance(value, np.generic)
+
+
+def _is_a(value: object, *kinds: type) -> bool:
+    return isinstance(value, kinds)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _numpy_scalar(value: np.generic[Any]) -> str:
     if isinstance(value, np.bool_):
         return "uint8"
     if value.dtype.name in DTYPE_CODES:
         return value.dtype.name
-    return {"S": "bytes", "U": "str"}.get(value.dtype.kind) or infer_encoding(value.item())
+    texts = {"S": "bytes", "U": "str"}
+    if value.dtype.kind in texts:
+        return texts[value.dtype.kind]
+    msg = f"no encoding holds {value.dtype.name}; convert to one of {', '.join(DTYPE_CODES)}"
+    raise SchemaError(msg)
 
 
 def _is_image(value: Any) -> bool:  # noqa: ANN401 - any user's value
@@ -94,15 +108,20 @@ def _joined(first: str, second: str) -> str | None:
     return None
 
 
-def infer_columns(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the columns of the first samples; errors name the column and sample that do not fit.
+class Guess:
+    """The columns that fit all samples seen so far."""
 
-    Example:
-        >>> infer_columns([{"text": "a", "score": 1}, {"text": "b", "score": 0.5}])
-        {'text': 'str', 'score': 'float64'}
-    """
-    columns: dict[str, str] = {}
-    for number, sample in enumerate(samples):
+    def __init__(self) -> None:
+        """Begin with no sample."""
+        self.columns: dict[str, str] = {}
+        self.seen = 0
+
+    def add(self, sample: Mapping[str, Any]) -> None:
+        """Widen the columns to hold `sample` too.
+
+        Where they cannot, the error names column and sample, and the guess stays as it was.
+        """
+        number, columns = self.seen, dict(self.columns)
         for name, value in sample.items():
             if number and name not in columns:
                 msg = (
@@ -115,8 +134,7 @@ def infer_columns(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             if wider is None:
                 msg = (
                     f"sample {number}, column {name!r}: came {came(value)} ({found}), but the "
-                    "samples before "
-                    f"have {columns[name]}; give columns to say what is wanted"
+                    f"samples before have {columns[name]}; give columns to say what is wanted"
                 )
                 raise SampleError(msg)
             columns[name] = wider
@@ -126,7 +144,20 @@ def infer_columns(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
                 f"sample {number}: column {missing[0]!r} is missing, which the samples before have"
             )
             raise MissingColumnError(msg)
-    return columns
+        self.columns, self.seen = columns, number + 1
+
+
+def infer_columns(samples: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the columns of the first samples; errors name the column and sample that do not fit.
+
+    Example:
+        >>> infer_columns([{"text": "a", "score": 1}, {"text": "b", "score": 0.5}])
+        {'text': 'str', 'score': 'float64'}
+    """
+    guess = Guess()
+    for sample in samples:
+        guess.add(sample)
+    return guess.columns
 
 
 def _found(name: str, value: Any, number: int) -> str:  # noqa: ANN401 - any user's value
@@ -145,8 +176,8 @@ def infer_batch(batch: Mapping[str, Any]) -> dict[str, str]:
         {'x': 'int32', 'y': 'str'}
     """
     columns: dict[str, str] = {}
-    for name, values in batch.items():
-        rows: Iterable[Any] = values[:FIRST_SAMPLES]
+    for name, values in checked_batch(batch).items():
+        rows: Iterable[Any] = islice(values, FIRST_SAMPLES)
         columns.update(infer_columns([{name: value} for value in rows]))
         if name not in columns:
             msg = f"column {name!r} is empty, so nothing says what it holds; give columns"
@@ -154,15 +185,15 @@ def infer_batch(batch: Mapping[str, Any]) -> dict[str, str]:
     return columns
 
 
-def _as_list(value: Any) -> list[Any]:  # noqa: ANN401 - any user's value
-    """Return `value` if it is a list, else an empty one."""
-    items: list[Any] = value if isinstance(value, list) else []
-    return items
-
-
 def _snapshot(value: Any) -> Any:  # noqa: ANN401 - any user's value
-    """Copy what the caller could change before it is encoded."""
-    return copy.deepcopy(value) if type(value) in _CHANGEABLE else value
+    """Copy what the caller could change before it is encoded; images are not looked into."""
+    if _is_a(value, *_UNCHANGEABLE) or _is_image(value):
+        return value
+    if _is_a(value, bytearray, memoryview):
+        return bytes(value)
+    if hasattr(value, "__array__"):
+        return np.asarray(value).copy()
+    return copy.deepcopy(value)
 
 
 class InferringRows:
@@ -172,6 +203,7 @@ class InferringRows:
         """Keep none yet."""
         self.first = 0
         self.samples: list[dict[str, Any]] = []
+        self._guess = Guess()
 
     def add(self, sample: Any) -> bool:  # noqa: ANN401 - any user's value
         """Keep a copy of `sample`; True when there are enough."""
@@ -182,8 +214,14 @@ class InferringRows:
             )
             raise SampleError(msg)
         given = cast("Mapping[str, Any]", sample)
+        self._guess.add(given)
         self.samples.append({name: _snapshot(value) for name, value in given.items()})
         return len(self.samples) >= FIRST_SAMPLES
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that fit the samples kept."""
+        return self._guess.columns
 
     def take(self) -> None:
         """Nothing is encoded yet."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streaming_core._store import LocalStore
 from streaming_core.errors import ObjectNotFoundError, ResumeError
-from streaming_writer._put import put_checked
+from streaming_writer._requests import put_checked, side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from streaming_core._store import Store
 
@@ -108,14 +108,28 @@ class Journal:
             msg = f"{self._store.url}: the note {key} lacks its entry or its sums"
             raise ResumeError(msg) from error
 
-    def forget(self, number: int) -> None:
-        """Remove the note on shard `number`."""
-        self._delete(f"{JOURNAL}/{number:05d}.json")
+    def read_all(self, numbers: Sequence[int]) -> list[ShardRecord | ResumeError]:
+        """Return the notes on shards, or the error of a note that cannot be read in its place."""
+
+        def read(number: int) -> ShardRecord | ResumeError:
+            try:
+                return self.read(number)
+            except ResumeError as error:
+                return error
+
+        return side_by_side(read, numbers)
+
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Remove the notes on shards; `numbers` ascend."""
+        keys = [f"{JOURNAL}/{number:05d}.json" for number in numbers]
+        # Without the first note none of the others counts, whatever becomes of them.
+        for key in keys[:1]:
+            self._delete(key)
+        side_by_side(self._delete, keys[1:])
 
     def end(self) -> None:
         """Remove everything, the settings last: they say that the rest is ours."""
-        for number in self.numbers():
-            self.forget(number)
+        self.forget(self.numbers())
         self._delete(SETTINGS)
         if isinstance(self._store, LocalStore):
             self._store.remove_empty(JOURNAL)

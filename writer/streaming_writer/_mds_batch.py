@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from streaming_core.errors import MissingColumnError, SampleError
 from streaming_writer._blocks import Block, Bytes, MatrixBlock, PartsBlock
 from streaming_writer._mds_rows import ENCODE_ERRORS, struct_code
 
-__all__ = ["Encoded", "encode_batch"]
+__all__ = ["Encoded", "checked_batch", "encode_batch", "select_columns"]
 
 Array = NDArray[Any]
 
@@ -61,7 +61,8 @@ def encode_batch(columns: MDSColumns, batch: Mapping[str, Any], first: int) -> B
     `first` is the number of the batch's first sample, for errors. Nothing is kept of a batch that
     raises.
     """
-    values = _aligned(columns, batch)
+    chosen = select_columns(columns.names, batch).values()
+    values = [_listed(column) for column in chosen]
     count = len(values[0])
     if not count:
         return None
@@ -77,42 +78,60 @@ def encode_batch(columns: MDSColumns, batch: Mapping[str, Any], first: int) -> B
     return _assemble(encoded, columns.variable, count)
 
 
-def _aligned(columns: MDSColumns, batch: Any) -> list[Any]:  # noqa: ANN401 - checked here
-    """Return the columns' values in file order, all of one length."""
+def checked_batch(batch: Any) -> Mapping[str, Any]:  # noqa: ANN401 - checked here
+    """Return `batch` if it is a mapping of columns to sequences of values; `SampleError` if not."""
     if not isinstance(batch, Mapping):
         msg = f"wanted a mapping of columns to values, or an Arrow table; came {came(batch)}"
         raise SampleError(msg)
     given = cast("Mapping[str, Any]", batch)
-    values: list[Any] = []
-    for name in columns.names:
-        if name not in given:
-            names = ", ".join(repr(key) for key in given)
-            msg = f"column {name!r} is missing in the batch, which has {names or 'none'}"
-            raise MissingColumnError(msg)
-        column = given[name]
+    for name, column in given.items():
         if not _holds_values(column):
             msg = f"column {name!r}: wanted an array or a list of values, came {came(column)}"
             raise SampleError(msg)
-        values.append(column if isinstance(column, np.ndarray | list) else _listed(column))
-        if len(values[-1]) != len(values[0]):
+    return given
+
+
+def _holds_values(column: object) -> bool:
+    dimensions: int = getattr(column, "ndim", 1)
+    single = isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__")
+    return not single and dimensions > 0
+
+
+def check_lengths(columns: Mapping[str, Any]) -> None:
+    """Raise `SampleError` unless all columns have the same length."""
+    (first, wanted), *others = ((name, len(values)) for name, values in columns.items())
+    for name, length in others:
+        if length != wanted:
             msg = (
-                f"columns of a batch must have the same length: {columns.names[0]!r} has "
-                f"{len(values[0])} values, {name!r} has {len(values[-1])}"
+                f"columns of a batch must have the same length: {first!r} has {wanted} values, "
+                f"{name!r} has {length}"
             )
             raise SampleError(msg)
-    return values
 
 
-def _holds_values(column: Any) -> bool:  # noqa: ANN401 - any user's value
-    """Return whether `column` is a sequence of values, and not one value."""
-    if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
-        return False
-    return getattr(column, "ndim", 1) > 0
+def select_columns(names: Iterable[str], batch: Any) -> dict[str, Any]:  # noqa: ANN401 - checked here
+    """Return the columns `names` of a batch, all of one length; errors say what is missing."""
+    given = checked_batch(batch)
+    chosen: dict[str, Any] = {}
+    for name in names:
+        if name not in given:
+            there = ", ".join(repr(key) for key in given)
+            msg = f"column {name!r} is missing in the batch, which has {there or 'none'}"
+            raise MissingColumnError(msg)
+        chosen[name] = given[name]
+    check_lengths(chosen)
+    return chosen
 
 
-def _listed(column: Any) -> Any:  # noqa: ANN401 - any user's value
-    """Return other containers (tuples, tensors, …) as an array or a list."""
+def _listed(column: Any) -> Any:  # noqa: ANN401 - any container
+    """Return containers other than arrays and lists (tuples, tensors, …) as one of them."""
+    if _is_array_or_list(column):
+        return column
     return np.asarray(column) if hasattr(column, "__array__") else list(column)
+
+
+def _is_array_or_list(column: object) -> bool:
+    return isinstance(column, np.ndarray | list)
 
 
 def _refusal(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from streaming_core._index import ShardTable, dump_index, merge_tables, parse_index
+from streaming_core._index import (
+    MAX_INDEX_BYTES,
+    ROLES,
+    ShardTable,
+    dump_index,
+    merge_tables,
+    parse_index,
+)
 from streaming_core._read import SUMS, format_sums, parse_sums
-from streaming_core._store import Store, open_store
+from streaming_core._store import LocalStore, Store, open_store
 from streaming_core.errors import (
-    IndexInvalidError,
     IndexMissingError,
     ObjectNotFoundError,
     OutputNotEmptyError,
@@ -45,7 +52,8 @@ def merge_index(
 
     Raises:
         IndexMissingError: There is nothing to join, or a listed index is not there.
-        IndexInvalidError: An index is broken, or two data sets have a file of the same name.
+        IndexInvalidError: An index is broken, that of `root` included, or two data sets
+            have a file of the same name.
         ResumeError: A data set below `root` is not finished; listed ones are not asked.
         OutputNotEmptyError: The index of `root` names shards of its own, which would be lost.
         SchemaError: A listed index does not lie below `root`.
@@ -77,12 +85,17 @@ def merge_index(
     if listed is None:
         parts = _without_joined(parts)
     merged = merge_tables([(prefix, table) for prefix, table, _ in parts])
+    known = {name for role in ROLES for name in merged.basenames(role)}
     sums = {f"{prefix}/{name}": value for prefix, _, own in parts for name, value in own.items()}
+    sums = {name: value for name, value in sums.items() if name in known}
     index = dump_index(merged.entries(), merged=True, extras=merged.extras)
-    for store in stores if keep_local else stores[-1:]:
-        if sums:
-            store.put(SUMS, [format_sums(sums)])
-        store.put(INDEX, [index])
+    with contextlib.ExitStack() as held:
+        for store in stores if keep_local else stores[-1:]:
+            if isinstance(store, LocalStore):
+                held.enter_context(store.lock())
+            if sums:
+                store.put(SUMS, [format_sums(sums)])
+            store.put(INDEX, [index])
 
 
 def _arguments(
@@ -145,8 +158,8 @@ def _refuse_own_shards(stores: Sequence[Store]) -> None:
     """Raise `OutputNotEmptyError` if the index to be replaced names shards beside itself."""
     for store in stores:
         try:
-            table = parse_index(store.get(INDEX), f"{store.url}/{INDEX}")
-        except (ObjectNotFoundError, IndexInvalidError):
+            table = parse_index(store.get(INDEX, max_bytes=MAX_INDEX_BYTES), f"{store.url}/{INDEX}")
+        except ObjectNotFoundError:
             continue
         own = [name for name in table.basenames("raw") if "/" not in name]
         if own:
@@ -162,12 +175,10 @@ def _relative(item: Target, root: Target) -> str:
     items = item if isinstance(item, tuple) else (item,)
     roots = root if isinstance(root, tuple) else (root,)
     for one in items:
-        url = open_store(one).url
         for base in roots:
-            lead = open_store(base).url.rstrip("/") + "/"
-            if url.startswith(lead) and url != lead + INDEX:
-                key = url.removeprefix(lead)
-                return key if key.endswith(INDEX) else f"{key.rstrip('/')}/{INDEX}"
+            key = _key_below(open_store(base), open_store(one))
+            if key is not None:
+                return key if key.endswith(f"/{INDEX}") else f"{key}/{INDEX}"
     msg = (
         f"{items[0]!s} does not lie in a folder below {roots[0]!s}, so an index there cannot "
         "name its shards"
@@ -175,10 +186,21 @@ def _relative(item: Target, root: Target) -> str:
     raise SchemaError(msg)
 
 
+def _key_below(root: Store, store: Store) -> str | None:
+    """Return the key in `root` of the place that `store` names, None if it is not below it."""
+    if isinstance(root, LocalStore) and isinstance(store, LocalStore):
+        below = store.path.is_relative_to(root.path)
+        key = store.path.relative_to(root.path).as_posix() if below else ""
+    else:
+        lead = root.url.rstrip("/") + "/"
+        key = store.url.removeprefix(lead).rstrip("/") if store.url.startswith(lead) else ""
+    return None if key in {"", ".", INDEX} else key
+
+
 def _table(stores: Sequence[Store], key: str) -> ShardTable:
     for store in stores:
         try:
-            return parse_index(store.get(key), f"{store.url}/{key}")
+            return parse_index(store.get(key, max_bytes=MAX_INDEX_BYTES), f"{store.url}/{key}")
         except ObjectNotFoundError:
             continue
     msg = f"{stores[0].url}/{key}: no index there; did that part's writer finish?"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
-from streaming_core._index import ShardTable, parse_index
+from streaming_core._index import MAX_INDEX_BYTES, ROLES, ShardTable, parse_index
 from streaming_core._read import SUMS, parse_sums
 from streaming_core.errors import (
     ObjectNotFoundError,
@@ -61,18 +62,12 @@ class Base:
 
     table: ShardTable
     sums: Mapping[str, str]
+    next_number: int
+    """The first shard number that no shard of the folder itself uses."""
 
     def identity(self) -> dict[str, Any]:
         """Return what tells this data set from the one it becomes."""
         return {"fingerprint": self.table.fingerprint(), "samples": self.table.num_samples}
-
-    @property
-    def next_number(self) -> int:
-        """The first shard number that no shard of the folder itself uses."""
-        names = [
-            _SHARD.fullmatch(self.table.shard(i).raw.basename) for i in range(self.table.num_shards)
-        ]
-        return max((int(match[1]) + 1 for match in names if match), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +138,10 @@ def prepare(output: Output, mode: Mode) -> Opening:
         return _over_finished(output, mode, base, settings)
     if not keys:
         # An empty folder may stand before a URL that holds a data set, or the rest of one.
-        taken = output.clean_others(lambda key: mode.resume and _ours(key))
-        if taken:
-            raise OutputNotEmptyError(_not_empty(*taken, unfinished=False))
+        for store, there in output.others():
+            if there:
+                begun = any(key.startswith(f"{JOURNAL}/") for key in there)
+                raise OutputNotEmptyError(_not_empty(store, there, unfinished=begun))
         return Opening()
     foreign = [key for key in keys if not _ours(key)]
     if not mode.resume or (settings is None and foreign):
@@ -155,13 +151,16 @@ def prepare(output: Output, mode: Mode) -> Opening:
     if settings is not None and "base" in settings:
         msg = (
             f"{output.first.url}: shards were being appended, but the index they belong to is "
-            "gone; "
-            "put it back, or rebuild it with: streaming-core verify --fix"
+            "gone; put it back, or rebuild it with: streaming-core verify --fix"
         )
         raise ResumeError(msg)
     if settings is None:
+        shards = [key for key in keys if _SHARD.fullmatch(key)]
+        if shards:
+            raise OutputNotEmptyError(_orphans(output.first, shards))
         # Notes without settings are what is left of a data set that was being deleted.
-        _remove(output, journal, keys, 0, frozenset())
+        journal.end()
+        output.delete(SUMS)
         return Opening()
     return Opening(settings, _durable(output, journal, keys, 0, frozenset()))
 
@@ -200,23 +199,20 @@ def _over_finished(
 
 
 def _base(store: Store) -> Base:
-    table = parse_index(store.get(INDEX), f"{store.url}/{INDEX}")
+    table = parse_index(store.get(INDEX, max_bytes=MAX_INDEX_BYTES), f"{store.url}/{INDEX}")
     try:
         sums = parse_sums(store.get(SUMS))
     except ObjectNotFoundError:
         sums = {}
     # An append that was killed and dropped may have left its own sums.
     known = frozenset(_basenames(table))
-    return Base(table, {name: value for name, value in sums.items() if name in known})
+    sums = {name: value for name, value in sums.items() if name in known}
+    numbers = [_SHARD.fullmatch(name) for name in table.basenames("raw")]
+    return Base(table, sums, max((int(match[1]) + 1 for match in numbers if match), default=0))
 
 
 def _basenames(table: ShardTable) -> list[str]:
-    names: list[str] = []
-    for i in range(table.num_shards):
-        shard = table.shard(i)
-        files = (shard.raw, shard.zip, shard.raw_meta, shard.zip_meta)
-        names += [file.basename for file in files if file]
-    return names
+    return [name for role in ROLES for name in table.basenames(role) if name]
 
 
 def _ours(key: str) -> bool:
@@ -228,14 +224,14 @@ def _durable(
 ) -> list[ShardRecord]:
     """Return the unbroken run of shards that are whole, and remove what lies beyond it."""
     noted = set(journal.numbers())
+    unbroken = list(takewhile(noted.__contains__, count(first)))
+    sizes = output.sizes(prefix="shard.")
     done: list[ShardRecord] = []
-    while first + len(done) in noted:
-        try:
-            record = journal.read(first + len(done))
-        except ResumeError as error:
-            _log.warning("writing shards again from number %d: %s", first + len(done), error)
+    for number, record in zip(unbroken, journal.read_all(unbroken), strict=True):
+        if isinstance(record, ResumeError):
+            _log.warning("writing shards again from number %d: %s", number, record)
             break
-        if not all(output.has(name, size) for name, size in record.files().items()):
+        if not all(own.get(name) == size for own in sizes for name, size in record.files().items()):
             break
         done.append(record)
     _remove(output, journal, keys, first + len(done), known)
@@ -246,14 +242,17 @@ def _remove(
     output: Output, journal: Journal, keys: list[str], first: int, known: frozenset[str]
 ) -> None:
     """Remove shards and notes from number `first` on, but never a file of the index."""
-    # In ascending order: without the first note none of the others counts.
-    for number in journal.numbers():
-        if number >= first:
-            journal.forget(number)
-    for key in keys:
-        match = _SHARD.fullmatch(key)
-        if match and int(match[1]) >= first and key not in known:
-            output.delete(key)
+    journal.forget([number for number in journal.numbers() if number >= first])
+    matches = [_SHARD.fullmatch(key) for key in keys if key not in known]
+    output.delete(*(match[0] for match in matches if match and int(match[1]) >= first))
+
+
+def _orphans(store: Store, shards: list[str]) -> str:
+    return (
+        f"{store.url}: there are {len(shards)} shards, such as {shards[0]!r}, but neither an index "
+        "nor the journal of an unfinished conversion; rebuild the index with streaming-core "
+        "verify --fix, or delete everything with exist_ok=True"
+    )
 
 
 def _not_empty(store: Store, keys: list[str], *, unfinished: bool) -> str:

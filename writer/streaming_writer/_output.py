@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from streaming_core._store import Buffer, LocalStore, Store, open_store
+from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Store, open_store
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core.errors import (
     AccessDeniedError,
@@ -21,7 +21,7 @@ from streaming_core.errors import (
     StoreError,
 )
 from streaming_writer._journal import Journal
-from streaming_writer._put import put_checked
+from streaming_writer._requests import put_checked, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,15 +99,9 @@ class Output:
         for store in reversed(self.stores):
             self._retried(store, partial(put_checked, store, key, buffers))
 
-    def clean_others(self, is_ours: Callable[[str], bool]) -> tuple[Store, list[str]] | None:
-        """Empty the other stores, or return the first that holds what `is_ours` does not know."""
-        for store in self.stores[1:]:
-            keys = list(self._listed(store))
-            if not all(map(is_ours, keys)):
-                return store, keys
-            for key in keys:
-                self._retried(store, partial(store.delete, key))
-        return None
+    def others(self) -> list[tuple[Store, list[str]]]:
+        """Return the stores beside the first, each with what it holds."""
+        return [(store, list(self._listed(store))) for store in self.stores[1:]]
 
     def mirror(self, key: str) -> None:
         """Give the other stores the object that the first one has."""
@@ -116,27 +110,24 @@ class Output:
             for store in self.stores[1:]:
                 self._retried(store, partial(put_checked, store, key, [data]))
 
-    def delete(self, key: str) -> None:
-        """Remove an object from every store."""
+    def delete(self, *keys: str) -> None:
+        """Remove objects from every store, several at a time."""
         for store in self.stores:
-            self._retried(store, partial(store.delete, key))
+            side_by_side(partial(self._delete_from, store), keys)
 
-    def has(self, key: str, size: int) -> bool:
-        """Return whether every store has the object with this size."""
-        try:
-            return all(
-                self._retried(store, partial(store.head, key)).size == size for store in self.stores
-            )
-        except ObjectNotFoundError:
-            return False
+    def _delete_from(self, store: Store, key: str) -> None:
+        self._retried(store, partial(store.delete, key))
+
+    def sizes(self, *, prefix: str) -> list[dict[str, int]]:
+        """Return, for each store, the size of every object whose key starts with `prefix`."""
+        return [self._listed(store, prefix) for store in self.stores]
 
     def check(self, files: Mapping[str, int], *, prefix: str) -> None:
         """Raise `StoreError` unless every store has all files, each of its size.
 
         All their names start with `prefix`; a listing spares a request for each file.
         """
-        for store in self.stores:
-            sizes = self._listed(store, prefix)
+        for store, sizes in zip(self.stores, self.sizes(prefix=prefix), strict=True):
             bad = [name for name, size in files.items() if sizes.get(name) != size]
             if bad:
                 msg = (
@@ -182,8 +173,7 @@ class Output:
                 with mapped_errors(store.url, "", "clear"):
                     _empty_folder(store.path)
             else:
-                for key in self._listed(store):
-                    self._retried(store, partial(store.delete, key))
+                side_by_side(partial(self._delete_from, store), self._listed(store))
 
     @staticmethod
     def _refuse_dangerous(store: Store) -> None:
@@ -193,8 +183,7 @@ class Output:
         if path in {Path(path.anchor), Path.home().resolve(), Path.cwd(), *Path.cwd().parents}:
             msg = (
                 f"{path}: exist_ok=True would delete everything in it, and it is the root, your "
-                "home "
-                "or the folder this program runs in; give a folder of its own"
+                "home or the folder this program runs in; give a folder of its own"
             )
             raise OutputNotEmptyError(msg)
 
@@ -203,6 +192,8 @@ def _empty_folder(path: Path) -> None:
     if not path.is_dir():
         return
     for child in path.iterdir():
+        if child.name == LOCK_NAME:  # ours, where the folder itself cannot be locked
+            continue
         if child.is_dir() and not child.is_symlink():
             shutil.rmtree(child)
         else:

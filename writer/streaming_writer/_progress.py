@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -51,5 +52,7 @@ class Progress:
             f"{self._shards} shards, {format_count(self._samples / seconds)} samples/s, "
             f"{format_bytes(self._bytes / seconds)}/s"
         )
-        sys.stderr.write(f"{start}{line:<79}{end}")
-        sys.stderr.flush()
+        # Nobody looking any more is no reason to stop a conversion.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{start}{line:<79}{end}")
+            sys.stderr.flush()

@@ -9,10 +9,11 @@ import numpy as np
 
 from streaming_core._format._mds import came
 from streaming_core._format._text import JSONColumns, XSVColumns, XSVFormat, shard_meta
-from streaming_core.errors import MissingColumnError, SampleError, SchemaError
+from streaming_core.errors import SampleError, SchemaError
 from streaming_writer._arrow import is_arrow, python_columns
 from streaming_writer._blocks import PartsBlock
 from streaming_writer._kind import ShardFile
+from streaming_writer._mds_batch import select_columns
 from streaming_writer._options import Options, WriterOptions
 from streaming_writer._writer import Writer
 
@@ -85,19 +86,7 @@ class _TextKind:
     def batch(self, columns: Any, first: int) -> Block | None:  # noqa: ANN401 - a mapping or Arrow table
         names = list(self._columns.columns)
         given = python_columns(columns) if is_arrow(columns) else columns
-        if not isinstance(given, Mapping):
-            msg = f"wanted a mapping of columns to values, or an Arrow table; came {came(given)}"
-            raise SampleError(msg)
-        missing = [name for name in names if name not in given]
-        if missing:
-            names = list(cast("Mapping[str, Any]", given))
-            msg = f"column {missing[0]!r} is missing in the batch, which has {names}"
-            raise MissingColumnError(msg)
-        values = [_plain(given[name]) for name in names]
-        if len({len(column) for column in values}) > 1:
-            lengths = {name: len(column) for name, column in zip(names, values, strict=True)}
-            msg = f"columns of a batch must have the same length, came {lengths}"
-            raise SampleError(msg)
+        values = [_plain(column) for column in select_columns(names, given).values()]
         rows = _TextRows(self._columns, first, self._block_bytes)
         for row in zip(*values, strict=True):
             rows.add(dict(zip(names, row, strict=True)))

@@ -16,13 +16,13 @@ from streaming_core.errors import SchemaError, StreamingError, WriterStateError
 from streaming_writer._arrow import infer_arrow, is_arrow
 from streaming_writer._assembly import Assembly
 from streaming_writer._finisher import Finisher
-from streaming_writer._infer import InferringRows, infer_batch, infer_columns
+from streaming_writer._infer import InferringRows, infer_batch
 from streaming_writer._opening import check_finished, check_settings, prepare, sweep
 from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -74,13 +74,15 @@ class _ClosedRows:
         raise WriterStateError(self.reason)
 
 
-_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+_in_child: set[weakref.WeakMethod[Callable[[], None]]] = set()
+"""For each writer, what makes the copy of it in a forked child refuse everything."""
 
 
 def _disown_all() -> None:
-    """Make the copies that a forked child has of its parent's writers refuse everything."""
-    for writer in list(_writers):
-        writer._disown()  # noqa: SLF001 - of the class below
+    for method in list(_in_child):
+        disown = method()
+        if disown is not None:
+            disown()
 
 
 if hasattr(os, "register_at_fork"):
@@ -107,7 +109,6 @@ class Writer:
         stores = resolve_targets(out, keep_local=options.keep_local, part=options.part)
         self._output = Output(stores, retry=options.retry)
         self._progress = Progress(shown=options.progress_bar, label=str(stores[-1].url))
-        self._pid = os.getpid()
         self._open = True
         self._published = False
         self._run: _Run | None = None
@@ -124,8 +125,9 @@ class Writer:
                 self._begin(columns)
             elif self._opening.finished:
                 self._rows = _ClosedRows(self._finished_reason(), complete=True)
-            self._held = held.pop_all()
-        _writers.add(self)
+            # A writer that nobody finishes gives the lock back when it is collected.
+            self._held = weakref.finalize(self, held.pop_all().close)
+        _in_child.add(weakref.WeakMethod(self._disown, _in_child.discard))
         if self.num_safe_samples:
             _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
 
@@ -152,9 +154,8 @@ class Writer:
         """Write one sample: a mapping with a value for each column; other keys are left out.
 
         The value is encoded before this returns, so arrays may be reused. Raises `SampleError`
-        saying what
-        does not fit (nothing of the sample is kept, and the writer goes on), or what a thread met
-        while it stored an earlier shard.
+        saying what does not fit (nothing of the sample is kept, and the writer goes on), or what a
+        thread met while it stored an earlier shard.
         """
         if self._rows.add(sample):
             self._drain()
@@ -163,8 +164,13 @@ class Writer:
         """Write many samples given as columns: a mapping of arrays or lists, or an Arrow table.
 
         Gives the same files as `write` of each row. A batch with a value that does not fit raises
-        `SampleError` and is left out whole.
+        `SampleError` and is left out whole. Each batch of an Arrow reader counts as one of its own,
+        so that tables larger than memory can be written.
         """
+        if hasattr(columns, "read_next_batch"):
+            for batch in columns:
+                self.write_batch(batch)
+            return
         if isinstance(self._rows, InferringRows) and not self._rows.samples:
             self._begin(infer_arrow(columns) if is_arrow(columns) else infer_batch(columns))
         run = self._drained()
@@ -259,14 +265,13 @@ class Writer:
     def _drain(self) -> None:
         """Move the encoded samples into shards."""
         if isinstance(self._rows, InferringRows):
-            self._settle(self._rows.samples)
+            self._settle(self._rows)
             return
-        if os.getpid() != self._pid:
-            raise WriterStateError(_FORKED)
         with self._whole():
             block = self._rows.take()
             if block is None or self._run is None:
                 return
+            self._run.finisher.check()
             self._run.assembly.add(block)
         self._progress.add(samples=len(block.lengths), size=int(block.lengths.sum()))
 
@@ -297,11 +302,11 @@ class Writer:
             raise WriterStateError(msg)
         return self._run
 
-    def _settle(self, samples: Sequence[Sample]) -> None:
+    def _settle(self, rows: InferringRows) -> None:
         """Settle the columns by the first samples, and write these."""
-        columns = infer_columns(samples)
+        samples = rows.samples
         with self._whole():
-            self._begin(columns)
+            self._begin(rows.columns)
             for sample in samples:
                 self.write(sample)
             self._drain()
@@ -309,7 +314,7 @@ class Writer:
     def _finish(self) -> None:
         if isinstance(self._rows, InferringRows):
             if self._rows.samples:
-                self._settle(self._rows.samples)
+                self._settle(self._rows)
         else:
             self._drain()
         records: list[ShardRecord] = []
@@ -363,7 +368,7 @@ class Writer:
         if self._run:
             self._run.finisher.stop()
         self._progress.close()
-        self._held.close()
+        self._held()
         self._open = False
         self._rows = _ClosedRows(reason, complete=complete)
 

@@ -1,5 +1,6 @@
 """The kinds of shard: how samples become records, and records files."""
 
-from streaming_core._format._open import Shard, open_shard
+from streaming_core._format._open import open_shard
+from streaming_core._format._shard import Shard
 
 __all__ = ["Shard", "open_shard"]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from streaming_core._format._mds import MDSShard
 from streaming_core._format._text import open_text_shard
 from streaming_core.errors import ShardSizeError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming_core._format._shard import Shard
     from streaming_core._index import FileInfo, ShardInfo
     from streaming_core._store import Buffer
 
-__all__ = ["Shard", "open_shard"]
-
-Shard: TypeAlias = Sequence[dict[str, Any]]
-"""The samples of one shard by number, each a dict by column."""
+__all__ = ["open_shard"]
 
 
 def open_shard(

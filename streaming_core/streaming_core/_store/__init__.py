@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from streaming_core._store._contract import Buffer, ByteRange, ObjectInfo, Store
 from streaming_core._store._local import LocalStore
-from streaming_core._store._lock import FolderLock
+from streaming_core._store._lock import LOCK_NAME, FolderLock
 from streaming_core._store._memory import MemoryStore
 from streaming_core._store._resolve import open_store, public_url, register_store
 
 __all__ = [
+    "LOCK_NAME",
     "Buffer",
     "ByteRange",
     "FolderLock",

@@ -72,7 +72,7 @@ class Rows:
     def row(self, row: int) -> dict[str, Any]:
         """Return sample `row`, counted from 0; `ShardCorruptError` where it does not decode."""
         if self._columns is None or not isinstance(self._shard, MDSShard):
-            return self._shard[row]
+            return self._shard.row(row)
         record = self._shard.record(row)
         try:
             return self._columns.decode(record)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streaming_core.errors import SchemaError
+from streaming_core._format._shard import offset_table, settings_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["MetaError", "parse_meta", "shard_meta"]
 
 _WORD: Final = 4
-_MOST: Final = (1 << 32) - 1
 
 
 class MetaError(ValueError):
@@ -39,15 +38,7 @@ def shard_meta(
         >>> shard_meta([2, 3], start=4, config={})[4:]
         b'\x04\x00\x00\x00\x06\x00\x00\x00\t\x00\x00\x00{}'
     """
-    ends = start + np.cumsum(np.asarray(lengths, np.int64))
-    if len(ends) and ends[-1] > _MOST:
-        msg = f"a shard of {ends[-1]} bytes; offsets end at {_MOST}. Give a smaller size_limit"
-        raise SchemaError(msg)
-    words = np.empty(len(ends) + 2, "<u4")
-    words[0] = len(ends)
-    words[1] = start
-    words[2:] = ends
-    return words.tobytes() + json.dumps(config, sort_keys=True).encode()
+    return offset_table(lengths, start, json.dumps(config, sort_keys=True).encode())
 
 
 def parse_meta(
@@ -78,20 +69,7 @@ def parse_meta(
     if offsets[-1] != end:
         text = f"the last sample ends at byte {offsets[-1]} of the data, which end at {end}"
         raise MetaError(_WORD * (count + 1), text)
-    _check_config(bytes(meta[stop:]), stop, config)
+    fault = settings_fault(meta[stop:], config)
+    if fault is not None:
+        raise MetaError(stop, fault)
     return offsets
-
-
-def _check_config(raw: bytes, at: int, wanted: Mapping[str, Any]) -> None:
-    """Refuse another data set's shard under this one's name."""
-    try:
-        found = json.loads(raw.decode())
-    except (ValueError, RecursionError) as error:
-        raise MetaError(at, f"the settings are not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise MetaError(at, f"the settings are no object: {found!r:.60}")
-    config = cast("dict[str, Any]", found)
-    for key, value in wanted.items():
-        if config.get(key, value) != value:
-            text = f"{key} {config[key]!r:.200}, but the index gives {value!r:.200}"
-            raise MetaError(at, text)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from streaming_core._format._shard import Shard
 from streaming_core._format._text._json import JSONColumns
 from streaming_core._format._text._meta import MetaError, parse_meta
-from streaming_core._format._text._values import Value
 from streaming_core._format._text._xsv import XSVColumns
 from streaming_core.errors import SchemaError, ShardCorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streaming_core._index import ShardInfo, ShardSchema
     from streaming_core._store import Buffer
 
@@ -38,7 +35,7 @@ def text_columns(schema: ShardSchema) -> JSONColumns | XSVColumns:
     return XSVColumns(columns, format=schema.format, separator=schema.separator, newline=newline)
 
 
-class TextShard(Sequence[dict[str, Value]]):
+class TextShard(Shard):
     """The samples of one shard whose data and meta file lie in memory or in a mapping.
 
     Counts and offsets are checked against the index and the data before anything is decoded:
@@ -46,61 +43,36 @@ class TextShard(Sequence[dict[str, Value]]):
     it. Keeps `data` and `meta` alive, and copies neither.
     """
 
-    __slots__ = ("_columns", "_data", "_name", "_offsets")
+    __slots__ = ("_columns",)
 
     def __init__(self, info: ShardInfo, data: Buffer, meta: Buffer) -> None:
         """Check `meta` and the header line of `data`, the raw files of the shard `info`."""
-        self._name = info.raw.basename
-        self._data = _flat(data)
+        view = _flat(data)
         self._columns = text_columns(info.schema)
         header = self._columns.header()
-        came = bytes(self._data[: len(header)])
+        came = bytes(view[: len(header)])
         if came != header:
-            msg = f"{self._name}, byte 0: the header line is {came!r:.200}, not {header!r:.200}"
+            where = f"{info.raw.basename}, byte 0"
+            msg = f"{where}: the header line is {came!r:.200}, not {header!r:.200}"
             raise ShardCorruptError(msg)
         settings = info.schema.document()
         names = ("columns", "column_names", "column_encodings", "newline", "separator")
         try:
-            self._offsets = parse_meta(
+            offsets = parse_meta(
                 _flat(meta),
                 samples=info.samples,
                 start=len(header),
-                end=len(self._data),
+                end=len(view),
                 config={name: settings[name] for name in names if name in settings},
             )
         except MetaError as error:
-            name = f"{self._name}.meta" if info.raw_meta is None else info.raw_meta.basename
+            name = f"{info.raw.basename}.meta" if info.raw_meta is None else info.raw_meta.basename
             msg = f"{name}, byte {error.byte}: {error.text}"
             raise ShardCorruptError(msg) from error
+        super().__init__(info.raw.basename, view, offsets)
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
-        return len(self._offsets) - 1
-
-    def record(self, row: int) -> bytes:
-        """Return the line of sample `row`, counted from 0, its newline included."""
-        if not 0 <= row < len(self):
-            msg = f"{self._name}: no sample {row}, the shard has {len(self)}"
-            raise IndexError(msg)
-        return bytes(self._data[int(self._offsets[row]) : int(self._offsets[row + 1])])
-
-    def row(self, row: int) -> dict[str, Value]:
-        """Return sample `row`, counted from 0, as a dict by column."""
-        try:
-            return self._columns.decode(self.record(row))
-        except (ValueError, RecursionError) as error:
-            msg = f"{self._name}, byte {int(self._offsets[row])}: sample {row}: {error}"
-            raise ShardCorruptError(msg) from error
-
-    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - the sequence protocol's overloads
-        """Return one sample, or the list of those in a slice."""
-        if isinstance(row, slice):
-            return [self.row(at) for at in range(*row.indices(len(self)))]
-        return self.row(row + len(self) if row < 0 else row)
-
-    def __iter__(self) -> Iterator[dict[str, Value]]:
-        """Yield the samples in order."""
-        return map(self.row, range(len(self)))
+    def _decode(self, record: memoryview) -> dict[str, Any]:
+        return {**self._columns.decode(bytes(record))}
 
 
 def open_text_shard(info: ShardInfo, data: Buffer, meta: Buffer) -> TextShard:

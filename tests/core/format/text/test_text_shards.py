@@ -162,11 +162,12 @@ def test_corrupt_meta_files_are_refused_with_the_place(kind: JSONColumns | XSVCo
         (words(meta, {6: len(data) - 1}), 24, f"ends at byte {len(data) - 1} of the data"),
         (words(meta, {6: 0xFFFFFFFF}), 24, "ends at byte 4294967295 of the data"),
         (meta[:-1], 28, "not JSON"),
-        (meta[:28] + b"[" * 100_000, 28, "not JSON"),
+        (meta[:28] + b"[" * 30_000, 28, "not JSON"),
+        (meta[:28] + b"[" * 100_000, 28, "100000 bytes of settings"),
         (meta[:28] + b"[]", 28, "no object"),
         (meta[:28] + b"\xff", 28, "not JSON"),
-        (meta.replace(b'"s"', b'"t"'), 28, "but the index gives"),
-        (meta.replace(b'"int"', b'"str"'), 28, "but the index gives"),
+        (meta.replace(b'"s"', b'"t"'), 28, "in the index"),
+        (meta.replace(b'"int"', b'"str"'), 28, "in the index"),
     ]
     for bad, byte, text in cases:
         with pytest.raises(ShardCorruptError) as caught:

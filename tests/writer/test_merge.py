@@ -1,0 +1,171 @@
+"""Joining data sets in sub-folders by an index above them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming_core import JSONWriter, MDSWriter, load_index, merge_index, open_store
+from streaming_core._read import SUMS, iterate_samples, parse_sums
+from streaming_core.errors import (
+    IndexInvalidError,
+    IndexMissingError,
+    OutputBusyError,
+    OutputNotEmptyError,
+    ResumeError,
+    SchemaError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _part(out: Any, *ids: int, **options: Any) -> None:
+    with MDSWriter(out=out, columns={"id": "int"}, size_limit=300, **options) as writer:
+        for number in ids:
+            writer.write({"id": number})
+
+
+def _ids(root: Any) -> list[int]:
+    return [sample["id"] for sample in iterate_samples(open_store(root), load_index(root))]
+
+
+def test_parts_are_joined_in_order_of_their_paths(tmp_path: Path) -> None:
+    """At any depth, with names of spaces and letters of any alphabet, as plain text sorts."""
+    for number, name in enumerate(["b", "a/deep/er", "part 0", "ünïcode", "p10", "p2"]):
+        _part(tmp_path / name, number)
+    merge_index(tmp_path)
+    assert _ids(tmp_path) == [1, 0, 4, 5, 2, 3]
+    document = json.loads((tmp_path / "index.json").read_text())
+    assert list(document) == ["version", "shards"]
+    sums = parse_sums((tmp_path / SUMS).read_bytes())
+    assert set(sums) == {shard["raw_data"]["basename"] for shard in document["shards"]}
+
+
+@pytest.mark.parametrize("form", ["index", "folder", "text", "url"])
+def test_listed_parts_are_joined_in_the_order_given(tmp_path: Path, form: str) -> None:
+    """Indexes may be named by file, by folder, as path, text or URL."""
+    names = ["part 2", "part-ä", "a/b"]
+    for number, name in enumerate(names):
+        _part(tmp_path / name, number)
+    listed: list[Any] = [tmp_path / name for name in names]
+    if form == "index":
+        listed = [path / "index.json" for path in listed]
+    if form == "text":
+        listed = [str(path) for path in listed]
+    if form == "url":
+        listed = [path.as_uri() for path in listed]
+    merge_index(listed, tmp_path)
+    assert _ids(tmp_path) == [0, 1, 2]
+
+
+def test_a_bucket_is_merged_in_place() -> None:
+    """Remote parts need no local folder."""
+    for part in range(3):
+        _part("memory://merge-bucket/data", part, part=part)
+    merge_index("memory://merge-bucket/data")
+    assert _ids("memory://merge-bucket/data") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("keep_local", [True, False])
+def test_a_pair_gets_the_index_in_both_places(tmp_path: Path, keep_local: bool) -> None:
+    """The folder's index is spared only if it is not to be kept."""
+    root = (str(tmp_path / "here"), f"memory://merge-pair-{keep_local}")
+    for part in range(2):
+        _part(root, part, part=part, keep_local=True)
+    merge_index(root, keep_local=keep_local)
+    assert _ids(root[1]) == [0, 1]
+    assert (tmp_path / "here/index.json").exists() is keep_local
+
+
+def test_merging_again_takes_new_parts_in(tmp_path: Path) -> None:
+    """An older merged index is replaced, and joined sub-folders are not counted twice."""
+    _part(tmp_path / "x/a", 0)
+    _part(tmp_path / "x/b", 1)
+    merge_index(tmp_path / "x")
+    merge_index(tmp_path)
+    _part(tmp_path / "y", 2)
+    merge_index(tmp_path)
+    assert _ids(tmp_path) == [0, 1, 2]
+
+
+def test_a_data_set_below_another_is_not_forgotten(tmp_path: Path) -> None:
+    """A folder with shards of its own and a data set beneath brings both."""
+    _part(tmp_path / "x", 0)
+    _part(tmp_path / "x/val", 1)
+    merge_index(tmp_path)
+    assert sorted(_ids(tmp_path)) == [0, 1]
+
+
+def test_empty_parts_and_formats_may_mix(tmp_path: Path) -> None:
+    """A part without samples adds none; a merged data set may hold several kinds of shard."""
+    _part(tmp_path / "a")
+    _part(tmp_path / "b", 1, compression="zstd")
+    with JSONWriter(out=tmp_path / "c", columns={"id": "int"}) as writer:
+        writer.write({"id": 2})
+    merge_index(tmp_path)
+    assert _ids(tmp_path) == [1, 2]
+
+
+def test_unfinished_parts_are_named(tmp_path: Path) -> None:
+    """Their samples would be missing without a word; who lists the parts is not asked."""
+    _part(tmp_path / "a", 1)
+    _part(tmp_path / "b", *range(100))
+    (tmp_path / "b/.writing").mkdir()
+    (tmp_path / "b/index.json").rename(tmp_path / "b/.writing/settings.json")
+    with pytest.raises(ResumeError, match=r"1 part\(s\) are not finished: b"):
+        merge_index(tmp_path)
+    assert not (tmp_path / "index.json").exists()
+    merge_index([tmp_path / "a"], tmp_path)
+    assert _ids(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_shards_beside_the_new_index_are_not_dropped(tmp_path: Path, broken: bool) -> None:
+    """A root that is a data set itself is refused, also if its index cannot be read."""
+    _part(tmp_path, 0)
+    _part(tmp_path / "a", 1)
+    if broken:
+        (tmp_path / "index.json").write_text("{")
+    before = (tmp_path / "index.json").read_bytes()
+    error = IndexInvalidError if broken else OutputNotEmptyError
+    with pytest.raises(error, match=r"index\.json"):
+        merge_index(tmp_path)
+    assert (tmp_path / "index.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        (("{root}",), IndexMissingError, "no data set"),
+        ((["{root}/none"], "{root}"), IndexMissingError, "none"),
+        ((["{root}/../else"], "{root}"), SchemaError, "below"),
+        ((["{root}"], "{root}"), SchemaError, "below"),
+        ((["{root}/a"],), SchemaError, "above all of them"),
+    ],
+)
+def test_what_cannot_be_joined_says_why(
+    tmp_path: Path, arguments: Any, error: type[Exception], told: str
+) -> None:
+    """Nothing there, not finished, or not below the root."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        return value.format(root=tmp_path / "root")
+
+    (tmp_path / "root").mkdir()
+    with pytest.raises(error, match=told):
+        merge_index(*map(filled, arguments))
+
+
+def test_a_root_that_is_being_written_is_busy(tmp_path: Path) -> None:
+    """The index of a folder is published by one at a time."""
+    _part(tmp_path / "a", 1)
+    with (
+        open_store(tmp_path).lock(),  # type: ignore[attr-defined]
+        pytest.raises(OutputBusyError),
+    ):
+        merge_index(tmp_path)
