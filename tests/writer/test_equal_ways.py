@@ -210,3 +210,24 @@ def test_arrays_may_be_reused_at_once(tmp_path: Path, read_all: Any) -> None:
         one[:] = many[:] = -1
     found = [int(sample["v"][0]) for sample in read_all(tmp_path / "d")]
     assert found == [0, 1, 2, 10, 10, 10, 11, 11, 11]
+
+
+@pytest.mark.parametrize("room", [0, 100, 1 << 24])
+@pytest.mark.parametrize("compression", [None, "zstd:1"])
+def test_files_do_not_depend_on_the_room_kept_for_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Any, room: int, compression: str | None
+) -> None:
+    """A header that does not fit before the records goes its own way to the same file."""
+    samples = [{"a": i, "b": f"{i}" * (i % 9)} for i in range(300)]
+    for name, kept in (("usual", None), ("other", room)):
+        if kept is not None:
+            monkeypatch.setattr("streaming_writer._assembly._HEADER_ROOM", kept)
+        with MDSWriter(
+            out=tmp_path / name,
+            columns={"a": "int", "b": "str"},
+            size_limit=2000,
+            compression=compression,
+        ) as writer:
+            for sample in samples:
+                writer.write(sample)
+    assert files(tmp_path / "usual") == files(tmp_path / "other")

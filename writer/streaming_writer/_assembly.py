@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streaming_core._store import Buffer
     from streaming_writer._blocks import Block
 
 __all__ = ["Assembly", "Body", "BodyPool"]
 
 _FIRST_CAPACITY = 1 << 26
+_HEADER_ROOM = 1 << 24
+"""Kept free before the records. It takes no memory until a header is written there."""
 
 
 class Body:
@@ -39,14 +42,24 @@ class Body:
     def append(self, block: Block, start: int, stop: int) -> None:
         """Copy records `start` to `stop` (exclusive) of `block` to the end."""
         lengths = block.lengths[start:stop]
-        end = self.size + int(lengths.sum())
+        size = self.size + int(lengths.sum())
+        begin, end = _HEADER_ROOM + self.size, _HEADER_ROOM + size
         if end > len(self._data):
-            grown = np.empty(max(end, 2 * len(self._data), _FIRST_CAPACITY), np.uint8)
-            grown[: self.size] = self._data[: self.size]
+            grown = np.empty(max(end, 2 * begin, _HEADER_ROOM + _FIRST_CAPACITY), np.uint8)
+            grown[_HEADER_ROOM:begin] = self._data[_HEADER_ROOM:begin]
             self._data = grown
-        block.write(start, stop, self._data[self.size : end])
+        block.write(start, stop, self._data[begin:end])
         self._lengths.append(lengths)
-        self.size, self.count = end, self.count + stop - start
+        self.size, self.count = size, self.count + stop - start
+
+    def headed(self, header: bytes) -> list[Buffer]:
+        """Return `header` and the records as one buffer where it has room, else as two."""
+        end = _HEADER_ROOM + self.size
+        start = _HEADER_ROOM - len(header)
+        if start < 0 or end > len(self._data):
+            return [header, self._data.data[_HEADER_ROOM:end]]
+        self._data[start:_HEADER_ROOM] = np.frombuffer(header, np.uint8)
+        return [self._data.data[start:end]]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -54,11 +67,6 @@ class Body:
         if len(self._lengths) == 1:
             return self._lengths[0]
         return np.concatenate([np.empty(0, np.int64), *self._lengths])
-
-    @property
-    def data(self) -> memoryview:
-        """The records' bytes."""
-        return self._data.data[: self.size]
 
     def clear(self) -> None:
         """Forget the records and keep the memory."""
@@ -71,7 +79,8 @@ class BodyPool:
 
     def __init__(self, count: int) -> None:
         """Make `count` bodies."""
-        self._free: queue.SimpleQueue[Body] = queue.SimpleQueue()
+        # Last in, first out: memory that was touched is cheap, and the rest may never be needed.
+        self._free: queue.LifoQueue[Body] = queue.LifoQueue()
         for _ in range(count):
             self._free.put(Body())
 

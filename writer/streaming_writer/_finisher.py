@@ -126,7 +126,7 @@ class Finisher:
         sums: dict[str, str] = {}
         for role in self._kind.roles:
             entry[f"zip_{role}"] = None
-        for file in self._kind.files(body.lengths, body.data):
+        for file in self._kind.files(body):
             basename = f"shard.{number:05d}{file.suffix}"
             buffers = file.buffers
             entry[f"raw_{file.role}"] = self._info(basename, buffers)

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from streaming_core._store import Buffer
+    from streaming_writer._assembly import Body
     from streaming_writer._blocks import Block
     from streaming_writer._mds_rows import Rows
 
@@ -75,6 +73,6 @@ class ShardKind(Protocol):
         """Encode one sample on its own."""
         ...
 
-    def files(self, lengths: NDArray[np.int64], body: Buffer) -> list[ShardFile]:
+    def files(self, body: Body) -> list[ShardFile]:
         """Return the files of a shard whose records lie in `body`."""
         ...

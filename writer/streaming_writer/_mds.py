@@ -15,10 +15,7 @@ from streaming_writer._writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streaming_core._store import Buffer
+    from streaming_writer._assembly import Body
     from streaming_writer._blocks import Block
     from streaming_writer._mds_rows import Rows, Sample
     from streaming_writer._output import Target
@@ -61,9 +58,9 @@ class MDSKind:
         """Encode one sample on its own."""
         return record_of(self._columns, sample)
 
-    def files(self, lengths: NDArray[np.int64], body: Buffer) -> list[ShardFile]:
+    def files(self, body: Body) -> list[ShardFile]:
         """Return the file of a shard whose records lie in `body`."""
-        return [ShardFile("data", ".mds", [shard_header(lengths, self._header), body])]
+        return [ShardFile("data", ".mds", body.headed(shard_header(body.lengths, self._header)))]
 
 
 class MDSWriter(Writer):

@@ -18,9 +18,7 @@ from streaming_writer._options import Options, WriterOptions
 from streaming_writer._writer import Writer
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streaming_core._store import Buffer
+    from streaming_writer._assembly import Body
     from streaming_writer._blocks import Block
     from streaming_writer._mds_rows import Rows, Sample
     from streaming_writer._output import Target
@@ -95,12 +93,12 @@ class _TextKind:
     def record(self, sample: Sample) -> bytes:
         return self._columns.encode(sample)
 
-    def files(self, lengths: NDArray[np.int64], body: Buffer) -> list[ShardFile]:
+    def files(self, body: Body) -> list[ShardFile]:
         header = self._columns.header()
-        meta = shard_meta(lengths, start=len(header), config=self.config)
+        meta = shard_meta(body.lengths, start=len(header), config=self.config)
         suffix = f".{self.name}"
         return [
-            ShardFile("data", suffix, [header, body]),
+            ShardFile("data", suffix, body.headed(header)),
             ShardFile("meta", f"{suffix}.meta", [meta]),
         ]
 
