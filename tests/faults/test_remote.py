@@ -252,7 +252,7 @@ def test_an_error_in_a_thread_ends_the_wait_for_a_buffer() -> None:
 
 def test_a_caught_error_of_a_thread_does_not_let_finish_succeed(store: Store) -> None:
     """Whoever goes on after an error is told again, at every call, and gets no index."""
-    faulty = store(Fault(_BROKEN, verb="put", key=".writing/settings.json", times=None))
+    faulty = store(Fault(_BROKEN, verb="put", key=".writing/00000.json", times=None))
     writer = MDSWriter(out="faulty://x", columns=COLUMNS, size_limit=400, max_workers=1)
     refused = 0
     for sample in SAMPLES * 100:

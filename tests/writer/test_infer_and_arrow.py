@@ -13,7 +13,14 @@ import pyarrow as pa
 import pytest
 from tests.golden import same_value
 
-from streaming_core import CSVWriter, JSONWriter, MDSWriter, load_index
+from streaming_core import (
+    CSVWriter,
+    Encoding,
+    JSONWriter,
+    MDSWriter,
+    load_index,
+    mds_encodings,
+)
 from streaming_core.errors import MissingColumnError, SampleError, SchemaError
 from streaming_writer._infer import infer_columns, infer_encoding
 
@@ -358,3 +365,75 @@ def test_writing_needs_no_arrow(tmp_path: Path) -> None:
         "assert not {'pyarrow', 'PIL', 'torch', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("how", ["reader", "stream", "views"])
+def test_one_shot_streams_and_views_keep_their_rows(
+    tmp_path: Path, read_all: Any, how: str
+) -> None:
+    """Looking at the types of a stream does not use it up; views are text and bytes."""
+    table = pa.table({"s": ["a", "b"], "b": [b"\xff", b"\xd8"]})
+    given: Any = table.to_reader()
+    if how == "stream":
+        given = _Stream(table)
+    if how == "views":
+        kinds = pa.schema([("s", pa.string_view()), ("b", pa.binary_view())])
+        given = table.cast(kinds)
+    with MDSWriter(out=tmp_path / "out") as writer:
+        writer.write_batch(given)
+    assert read_all(tmp_path / "out") == [{"s": "a", "b": b"\xff"}, {"s": "b", "b": b"\xd8"}]
+    assert load_index(tmp_path / "out").schemas[0].column_encodings == ("bytes", "str")
+
+
+class _Stream:
+    """What other libraries hand over: a table that can be read once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._reader = table.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+
+def test_columns_that_come_late_are_not_dropped(tmp_path: Path) -> None:
+    """With inferred columns, a key that the first samples lack is an error at any time."""
+    with MDSWriter(out=tmp_path / "out") as writer:
+        for i in range(64):
+            writer.write({"a": i})
+        with pytest.raises(SampleError, match="'label'"):
+            writer.write({"a": 64, "label": "x"})
+
+
+def test_integers_are_not_rounded_to_floats(tmp_path: Path) -> None:
+    """Widening to float is for integers that a float holds exactly."""
+    with MDSWriter(out=tmp_path / "out") as writer:
+        writer.write({"a": 2**60 + 1})
+        with pytest.raises(SampleError, match="sample 1, column 'a'"):
+            writer.write({"a": 0.5})
+
+
+def test_masked_arrays_are_refused_both_ways(tmp_path: Path) -> None:
+    """What a mask hides is no value."""
+    masked = np.ma.array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+    with MDSWriter(out=tmp_path / "out", columns={"a": "ndarray"}) as writer:
+        with pytest.raises(SampleError, match="masked"):
+            writer.write({"a": masked[0]})
+        with pytest.raises(SampleError, match="masked"):
+            writer.write_batch({"a": masked})
+
+
+def test_an_encoding_that_gives_no_bytes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own encoding is at fault, and the error says so at its first value."""
+
+    class Wrong(Encoding):
+        def encode(self, obj: Any) -> Any:
+            return str(obj)
+
+    monkeypatch.setitem(mds_encodings, "wrong", Wrong)
+    with MDSWriter(out=tmp_path / "out", columns={"a": "wrong"}) as writer:
+        with pytest.raises(SampleError, match="Wrong gave str"):
+            writer.write({"a": 1})
+        with pytest.raises(SampleError, match="Wrong gave str"):
+            writer.write_batch({"a": [1]})

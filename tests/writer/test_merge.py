@@ -169,3 +169,35 @@ def test_a_root_that_is_being_written_is_busy(tmp_path: Path) -> None:
         pytest.raises(OutputBusyError),
     ):
         merge_index(tmp_path)
+
+
+def test_a_part_that_died_before_its_first_shard_is_named(tmp_path: Path) -> None:
+    """A small part leaves no shard when its process dies, but it is not forgotten."""
+    for part in range(3):
+        writer = MDSWriter(out=tmp_path, columns={"id": "int"}, part=part)
+        writer.write({"id": part})
+        if part == 1:
+            writer.cancel_future_jobs()
+        else:
+            writer.finish()
+    with pytest.raises(ResumeError, match="part-00001"):
+        merge_index(tmp_path)
+
+
+def test_a_part_without_columns_that_died_is_named_too(tmp_path: Path) -> None:
+    """Also before its columns were found."""
+    _part(tmp_path / "a", 0)
+    with pytest.raises(KeyError), MDSWriter(out=tmp_path / "b"):
+        raise KeyError
+    with pytest.raises(ResumeError, match="finished: b"):
+        merge_index(tmp_path)
+
+
+def test_a_part_written_anew_counts_as_it_is_now(tmp_path: Path) -> None:
+    """An index in between that still tells of the old files is not believed."""
+    _part(tmp_path / "x/a", *range(100))
+    _part(tmp_path / "x/b", 100)
+    merge_index(tmp_path / "x")
+    _part(tmp_path / "x/a", *range(50), exist_ok=True)
+    merge_index(tmp_path)
+    assert _ids(tmp_path) == [*range(50), 100]

@@ -6,8 +6,11 @@ import gc
 import io
 import shutil
 import subprocess
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from streaming_core import MDSWriter, ShardTable, load_index, open_store
@@ -295,7 +298,7 @@ def test_an_abandoned_writer_gives_the_folder_back(tmp_path: Path) -> None:
     writer.write(SAMPLES[0])
     del writer
     gc.collect()
-    _write(tmp_path / "out")
+    _write(tmp_path / "out", resume=True)
 
 
 def test_a_terminal_that_goes_away_stops_nothing(
@@ -329,3 +332,64 @@ def test_appending_to_many_shards_looks_at_them_once(
         for sample in SAMPLES * 3:
             writer.write(sample)
     assert len(calls) < 12
+
+
+@pytest.mark.parametrize("columns", [{"id": "imt"}, {}, ["id"]])
+def test_a_slip_in_the_columns_deletes_nothing(tmp_path: Path, files: Any, columns: Any) -> None:
+    """What cannot be written is refused before exist_ok empties the folder."""
+    _write(tmp_path / "out")
+    before = files(tmp_path / "out")
+    with pytest.raises(SchemaError):
+        MDSWriter(out=tmp_path / "out", columns=columns, exist_ok=True)
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("columns", [{"id": "int"}, {"id": "int", "text": "str"}, None])
+def test_threads_may_write_side_by_side(tmp_path: Path, read_all: Any, columns: Any) -> None:
+    """Every sample of every thread is there once, and no thread waits for ever."""
+
+    def feed(writer: MDSWriter, start: int) -> None:
+        for number in range(start, start + 1500):
+            writer.write({"id": number, "text": str(number)})
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with MDSWriter(out=tmp_path / "out", columns=columns, size_limit=2000) as writer:
+            threads = [threading.Thread(target=feed, args=(writer, 1500 * i)) for i in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(sample["id"] for sample in read_all(tmp_path / "out")) == list(range(6000))
+
+
+def test_a_bucket_has_one_writer_too(tmp_path: Path) -> None:
+    """A second writer finds the first one's journal, though no lock can be had there."""
+    with MDSWriter(out="memory://output-one", columns=COLUMNS) as first:
+        first.write(SAMPLES[0])
+        with pytest.raises(OutputNotEmptyError, match="unfinished"):
+            MDSWriter(out="memory://output-one", columns=COLUMNS)
+    assert load_index("memory://output-one").num_samples == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size_limit": 1.5},
+        {"max_workers": "2"},
+        {"part": 1.5},
+        {"part": b"x"},
+        {"part": ".writing"},
+        {"part": "index.json"},
+    ],
+)
+def test_options_of_the_wrong_kind_are_named(tmp_path: Path, options: dict[str, Any]) -> None:
+    """The error names the option and what came."""
+    with pytest.raises(SchemaError, match=next(iter(options))):
+        MDSWriter(out=tmp_path / "out", columns=COLUMNS, **options)
+    _write(tmp_path / "out", part=np.int64(3))
+    assert (tmp_path / "out/part-00003/index.json").exists()

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from streaming_core._extras import require
+from streaming_core.errors import SampleError
 from streaming_writer._mds_batch import Encoded
 
-__all__ = ["arrow_columns", "infer_arrow", "is_arrow", "python_columns"]
+__all__ = ["arrow_columns", "as_table", "infer_arrow", "is_arrow", "python_columns"]
 
 
 def is_arrow(batch: Any) -> bool:  # noqa: ANN401 - any user's value
@@ -21,11 +22,27 @@ def is_arrow(batch: Any) -> bool:  # noqa: ANN401 - any user's value
     )
 
 
-def infer_arrow(table: Any) -> dict[str, str]:  # noqa: ANN401 - any Arrow table
+def as_table(batch: Any) -> Any:  # noqa: ANN401 - Arrow's types
+    """Return an Arrow table or record batch of any library as a `pyarrow.Table`, views resolved."""
+    pa = require("pyarrow", extra="parquet", purpose="writing Arrow tables")
+    table = batch if isinstance(batch, pa.Table) else pa.table(batch)
+    names = table.column_names
+    if len(set(names)) != len(names):
+        msg = f"an Arrow table whose column names repeat: {names}; rename them first"
+        raise SampleError(msg)
+    for i, field in enumerate(table.schema):
+        kind = pa.types
+        if kind.is_string_view(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.large_string()))
+        elif kind.is_binary_view(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.large_binary()))
+    return table
+
+
+def infer_arrow(table: Any) -> dict[str, str]:  # noqa: ANN401 - a pyarrow.Table
     """Return the columns of an Arrow table by its types, `json` where no encoding fits."""
     pa = require("pyarrow", extra="parquet", purpose="writing Arrow tables")
-    schema = (table if isinstance(table, pa.Table) else pa.table(table)).schema
-    return {field.name: _encoding(pa, field.type) for field in schema}
+    return {field.name: _encoding(pa, field.type) for field in table.schema}
 
 
 def _encoding(pa: Any, kind: Any) -> str:  # noqa: ANN401 - Arrow's types
@@ -57,8 +74,6 @@ def arrow_columns(table: Any, encodings: Mapping[str, str]) -> dict[str, Any]:  
     the encodings refuse unless they can hold it (`json`, `pkl`).
     """
     pa = require("pyarrow", extra="parquet", purpose="writing Arrow tables")
-    if not isinstance(table, pa.Table):
-        table = pa.table(table)
     return {
         name: _column(pa, table.column(name), encodings[name])
         for name in table.column_names
@@ -133,8 +148,5 @@ def _slices(chunk: Any) -> list[Any]:  # noqa: ANN401 - Arrow's types
 
 def python_columns(table: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - any Arrow table
     """Return the columns of an Arrow table as lists of Python objects."""
-    pa = require("pyarrow", extra="parquet", purpose="writing Arrow tables")
-    columns: dict[str, list[Any]] = (
-        table if isinstance(table, pa.Table) else pa.table(table)
-    ).to_pydict()
+    columns: dict[str, list[Any]] = table.to_pydict()
     return columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ MAX_SHARD_BYTES = 2**32 - 1
 """A shard's offsets are unsigned 32-bit numbers."""
 
 
-def resolve_size_limit(size_limit: int | str | None) -> int | None:
+def resolve_size_limit(size_limit: Any) -> int | None:  # noqa: ANN401 - checked here
     """Return the limit in bytes, None for no limit; `SchemaError` (a ValueError) if out of range.
 
     Example:
@@ -30,6 +30,9 @@ def resolve_size_limit(size_limit: int | str | None) -> int | None:
     """
     if not size_limit:
         return None
+    if not isinstance(size_limit, int | str):
+        msg = f"size_limit must be a number of bytes or a text such as '64mb', came {size_limit!r}"
+        raise SchemaError(msg)
     limit = parse_bytes(size_limit)
     if not 0 <= limit <= MAX_SHARD_BYTES:
         msg = (

@@ -39,15 +39,13 @@ class Finisher:
         options: Options,
         opening: Opening,
         *,
-        settings: Mapping[str, Any],
         progress: Progress,
     ) -> None:
-        """Go on after the shards of `opening`; `settings` are noted with the first shard."""
+        """Go on after the shards of `opening`."""
         self._kind = kind
         self._output = output
         self._options = options
         self._opening = opening
-        self._settings = settings
         self._progress = progress
         self._pool = BodyPool(options.workers() + 1)
         self._executor = ThreadPoolExecutor(
@@ -71,8 +69,6 @@ class Finisher:
 
     def submit(self, body: Body) -> None:
         """Take the body of the next shard and finish it in a thread."""
-        if not self._pending and self._opening.settings is None:
-            self._output.journal.begin(self._settings)
         number = self._opening.first_number + len(self._opening.done) + len(self._pending)
         self._pending.append(self._executor.submit(self._finish, number, body))
 
@@ -117,7 +113,7 @@ class Finisher:
         finally:
             self._pool.give(body)
         self._output.journal.record(number, record)
-        self._progress.add(shards=1)
+        self._progress.add_shard()
         return record
 
     def _store_shard(self, number: int, body: Body) -> ShardRecord:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from itertools import islice
-from typing import Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
@@ -15,11 +15,23 @@ from streaming_core._format._mds import DTYPE_CODES, came
 from streaming_core.errors import MissingColumnError, SampleError, SchemaError
 from streaming_writer._mds_batch import checked_batch
 
-__all__ = ["Guess", "InferringRows", "infer_batch", "infer_columns", "infer_encoding"]
+if TYPE_CHECKING:
+    from streaming_writer._blocks import Block
+    from streaming_writer._mds_rows import Rows
+
+__all__ = [
+    "Guess",
+    "InferringRows",
+    "KnownKeysRows",
+    "infer_batch",
+    "infer_columns",
+    "infer_encoding",
+]
 
 FIRST_SAMPLES = 64
 """How many samples are looked at before the columns are settled."""
 
+_MOST_EXACT = 1 << 53
 _UNCHANGEABLE = (int, float, str, bytes, Decimal, np.generic, type(None))
 _PLAIN: dict[tuple[type, ...], str] = {
     (float,): "float64",
@@ -114,6 +126,7 @@ class Guess:
     def __init__(self) -> None:
         """Begin with no sample."""
         self.columns: dict[str, str] = {}
+        self._too_big: set[str] = set()
         self.seen = 0
 
     def add(self, sample: Mapping[str, Any]) -> None:
@@ -131,6 +144,10 @@ class Guess:
                 raise SampleError(msg)
             found = _found(name, value, number)
             wider = _joined(columns.get(name, found), found)
+            if isinstance(value, int) and abs(value) > _MOST_EXACT:
+                self._too_big.add(name)
+            if wider == "float64" and name in self._too_big:
+                wider = None  # the float next to such an int is another number
             if wider is None:
                 msg = (
                     f"sample {number}, column {name!r}: came {came(value)} ({found}), but the "
@@ -225,3 +242,37 @@ class InferringRows:
 
     def take(self) -> None:
         """Nothing is encoded yet."""
+
+
+class KnownKeysRows:
+    """Refuses samples with keys that no column was inferred for; they would be lost silently."""
+
+    def __init__(self, rows: Rows, columns: Mapping[str, str]) -> None:
+        """Hand the other samples on to `rows`."""
+        self._rows = rows
+        self._known = columns.keys()
+
+    @property
+    def first(self) -> int:
+        """The number of the first sample after the last block."""
+        return self._rows.first
+
+    @first.setter
+    def first(self, number: int) -> None:
+        self._rows.first = number
+
+    def add(self, sample: Any) -> bool:  # noqa: ANN401 - any user's value
+        """Encode one sample; True when a block is ready."""
+        given = cast("Mapping[str, Any]", sample if _is_a(sample, Mapping) else {})
+        if not given.keys() <= self._known:
+            extra = sorted(map(str, given.keys() - self._known))
+            msg = (
+                f"a sample has a column {extra[0]!r} that the first {FIRST_SAMPLES} lack; give "
+                "columns to say which are wanted"
+            )
+            raise SampleError(msg)
+        return self._rows.add(sample)
+
+    def take(self) -> Block | None:
+        """Return the records gathered since the last call, if any."""
+        return self._rows.take()

@@ -25,6 +25,7 @@ __all__ = ["JOURNAL", "Journal", "Retried", "ShardRecord"]
 
 JOURNAL = ".writing"
 SETTINGS = f"{JOURNAL}/settings.json"
+_OPENED = f"{JOURNAL}/opened.json"
 _SHARD = re.compile(rf"{re.escape(JOURNAL)}/(\d{{5,}})\.json")
 
 
@@ -84,6 +85,10 @@ class Journal:
             return None
         return self._parse(SETTINGS, data)
 
+    def open(self) -> None:
+        """Note that somebody writes here, before it is known what."""
+        self._put(_OPENED, {})
+
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Note with which settings the shards are written."""
         self._put(SETTINGS, settings)
@@ -130,6 +135,7 @@ class Journal:
     def end(self) -> None:
         """Remove everything, the settings last: they say that the rest is ours."""
         self.forget(self.numbers())
+        self._delete(_OPENED)
         self._delete(SETTINGS)
         if isinstance(self._store, LocalStore):
             self._store.remove_empty(JOURNAL)

@@ -125,9 +125,20 @@ def select_columns(names: Iterable[str], batch: Any) -> dict[str, Any]:  # noqa:
 
 def _listed(column: Any) -> Any:  # noqa: ANN401 - any container
     """Return containers other than arrays and lists (tuples, tensors, …) as one of them."""
+    if _is_masked(column):
+        msg = "a column is a masked array; fill it first, as with .filled(0)"
+        raise SampleError(msg)
     if _is_array_or_list(column):
         return column
     return np.asarray(column) if hasattr(column, "__array__") else list(column)
+
+
+def _is_masked(column: object) -> bool:
+    return isinstance(column, np.ma.MaskedArray) and _has_masked(column)
+
+
+def _has_masked(column: Any) -> bool:  # noqa: ANN401 - a masked array of any type
+    return bool(np.ma.is_masked(column))
 
 
 def _is_array_or_list(column: object) -> bool:

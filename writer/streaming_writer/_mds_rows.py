@@ -164,7 +164,8 @@ class _MixedRows:
 def _encoder(encoding: Encoding) -> Callable[[Any], bytes]:
     """Return `encode_value` for one encoding, without the questions it need not ask."""
     encode = encoding.encode
-    if encoding.size is not None:
+    ours = type(encoding).__module__.startswith("streaming_core.")
+    if encoding.size is not None or not ours:
         return lambda value: encode_value(encoding, value)
     return lambda value: value if type(value) is bytes else encode(value)
 

@@ -25,7 +25,7 @@ from streaming_core.errors import (
     ResumeError,
     SchemaError,
 )
-from streaming_writer._journal import SETTINGS
+from streaming_writer._journal import JOURNAL
 from streaming_writer._output import INDEX, Target
 
 if TYPE_CHECKING:
@@ -115,15 +115,16 @@ def _arguments(
 
 
 def _without_joined(parts: list[_Part]) -> list[_Part]:
-    """Leave out data sets whose shards an index further up names already."""
-    seen: set[str] = set()
-    kept: set[str] = set()
-    for prefix, table, _ in sorted(parts, key=lambda part: part[0].count("/")):
-        names = {f"{prefix}/{name}" for name in table.basenames("raw")}
-        if not names <= seen or not names:
-            kept.add(prefix)
-        seen |= names
-    return [part for part in parts if part[0] in kept]
+    """Leave out indexes over others: what is below them speaks for itself, and may be newer."""
+    folders = [f"{prefix}/" for prefix, _, _ in parts]
+
+    def joins_others(prefix: str, table: ShardTable) -> bool:
+        own = f"{prefix}/"
+        below = tuple(folder for folder in folders if folder.startswith(own) and folder != own)
+        names = table.basenames("raw")
+        return bool(names and below) and all(f"{own}{name}".startswith(below) for name in names)
+
+    return [part for part in parts if not joins_others(part[0], part[1])]
 
 
 def _stores(target: Target) -> list[Store]:
@@ -143,7 +144,7 @@ def _found(stores: Sequence[Store]) -> list[str]:
 
 def _refuse_unfinished(store: Store, keys: Sequence[str], found: Sequence[str]) -> None:
     """Raise `ResumeError` if a part is not finished: its samples would be missing silently."""
-    begun = {key.removesuffix(f"/{SETTINGS}") for key in keys if key.endswith(f"/{SETTINGS}")}
+    begun = {key.partition(f"/{JOURNAL}/")[0] for key in keys if f"/{JOURNAL}/" in key}
     open_parts = sorted(begun - {key.removesuffix(f"/{INDEX}") for key in found})
     if open_parts:
         shown = ", ".join(open_parts[:8]) + (", …" if len(open_parts) > 8 else "")  # noqa: PLR2004

@@ -133,21 +133,20 @@ def prepare(output: Output, mode: Mode) -> Opening:
     keys = output.keys()
     base = _base(output.first) if INDEX in keys else None
     journal = output.journal
-    settings = journal.settings() if any(key.startswith(f"{JOURNAL}/") for key in keys) else None
+    begun = any(key.startswith(f"{JOURNAL}/") for key in keys)
+    settings = journal.settings() if begun else None
     if base is not None:
         return _over_finished(output, mode, base, settings)
     if not keys:
         # An empty folder may stand before a URL that holds a data set, or the rest of one.
         for store, there in output.others():
             if there:
-                begun = any(key.startswith(f"{JOURNAL}/") for key in there)
-                raise OutputNotEmptyError(_not_empty(store, there, unfinished=begun))
+                unfinished = any(key.startswith(f"{JOURNAL}/") for key in there)
+                raise OutputNotEmptyError(_not_empty(store, there, unfinished=unfinished))
         return Opening()
     foreign = [key for key in keys if not _ours(key)]
     if not mode.resume or (settings is None and foreign):
-        raise OutputNotEmptyError(
-            _not_empty(output.first, foreign or keys, unfinished=settings is not None)
-        )
+        raise OutputNotEmptyError(_not_empty(output.first, foreign or keys, unfinished=begun))
     if settings is not None and "base" in settings:
         msg = (
             f"{output.first.url}: shards were being appended, but the index they belong to is "

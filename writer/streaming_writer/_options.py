@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from streaming_core._codec import Compression, check_hashes, parse_compression
+from streaming_core._names import name_problem
+from streaming_core._read import SUMS
 from streaming_core.errors import SchemaError
 from streaming_writer._cut import MAX_SHARD_BYTES, CutRule, resolve_size_limit
+from streaming_writer._journal import JOURNAL
 from streaming_writer._opening import Mode
+from streaming_writer._output import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Options", "WriterOptions"]
 
 _MOST_WORKERS = 8
+_RESERVED = {INDEX, SUMS, JOURNAL}
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
 _MOST_BLOCK_BYTES = 1 << 20
 
 
@@ -60,12 +71,15 @@ class Options:
         self.hash_names()
         self.limit()
         self.mode()
-        if self.max_workers is not None and self.max_workers < 1:
-            msg = f"max_workers must be at least 1, came {self.max_workers}"
+        workers, part = self.max_workers, self.part
+        if workers is not None and not (_is_number(workers) and workers >= 1):
+            msg = f"max_workers must be a number from 1, came {workers!r}"
             raise SchemaError(msg)
-        if isinstance(self.part, int) and self.part < 0:
-            msg = f"part must be a number from 0 or a folder's name, came {self.part}"
-            raise SchemaError(msg)
+        if part is not None and not (_is_number(part) and int(part) >= 0):
+            safe = isinstance(part, str) and part not in _RESERVED and name_problem(part) is None
+            if not safe:
+                msg = f"part must be a number from 0 or a folder's name, came {part!r}"
+                raise SchemaError(msg)
 
     def codec(self) -> Compression | None:
         """Return the compression."""

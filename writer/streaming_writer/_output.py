@@ -55,7 +55,7 @@ def resolve_targets(out: Target, *, keep_local: bool, part: int | str | None) ->
             stores.insert(0, open_store(tempfile.mkdtemp(prefix="streaming-")))
     if part is None:
         return stores
-    name = f"part-{part:05d}" if isinstance(part, int) else part
+    name = part if isinstance(part, str) else f"part-{part:05d}"
     return [store.child(name) for store in stores]
 
 

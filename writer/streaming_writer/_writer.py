@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from streaming_core._index import dump_index
 from streaming_core._read import SUMS, format_sums
 from streaming_core._store import LocalStore
 from streaming_core.errors import SchemaError, StreamingError, WriterStateError
-from streaming_writer._arrow import infer_arrow, is_arrow
+from streaming_writer._arrow import as_table, infer_arrow, is_arrow
 from streaming_writer._assembly import Assembly
+from streaming_writer._closed import FINISHED, FORKED, STOPPED, ClosedRows
 from streaming_writer._finisher import Finisher
-from streaming_writer._infer import InferringRows, infer_batch
+from streaming_writer._infer import InferringRows, KnownKeysRows, infer_batch
 from streaming_writer._opening import check_finished, check_settings, prepare, sweep
 from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
@@ -34,12 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["KindFactory", "Writer"]
 
 _log = logging.getLogger("streaming_core.writer")
-_FINISHED = "the writer is finished and takes no more; append=True adds to a data set"
-_STOPPED = "the writer has stopped without an index; resume=True goes on after what is safe"
-_FORKED = (
-    "this writer was made in another process and its threads are not here; make one in each "
-    "process with part=i, and join the parts with merge_index"
-)
+AnyRows: TypeAlias = "Rows | InferringRows | KnownKeysRows | ClosedRows"
 
 
 class KindFactory(Protocol):
@@ -59,21 +56,6 @@ class _Run:
     finisher: Finisher
 
 
-class _ClosedRows:
-    """Stands in for the encoder when nothing more is taken."""
-
-    def __init__(self, reason: str, *, complete: bool) -> None:
-        self.reason = reason
-        self.complete = complete
-        self.first = 0
-
-    def add(self, sample: object) -> bool:  # noqa: ARG002 - as other rows take it
-        raise WriterStateError(self.reason)
-
-    def take(self) -> None:
-        raise WriterStateError(self.reason)
-
-
 _in_child: set[weakref.WeakMethod[Callable[[], None]]] = set()
 """For each writer, what makes the copy of it in a forked child refuse everything."""
 
@@ -90,7 +72,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Writer:
-    """Base of all writers. One thread at a time may call it; it cannot cross a fork.
+    """Base of all writers. Any thread may call it, one at a time gets in; it cannot cross a fork.
 
     Use it in a `with` block: leaving the block normally finishes the data set, leaving it by an
     exception publishes no index and keeps what `resume=True` needs to go on.
@@ -106,13 +88,16 @@ class Writer:
         """Lock the output, look at what is there, and get ready to write."""
         self._make_kind = make_kind
         self._options = options
+        self._lock = threading.RLock()
+        if columns is not None:
+            make_kind(columns, options)  # refuse bad columns before anything is deleted or locked
         stores = resolve_targets(out, keep_local=options.keep_local, part=options.part)
         self._output = Output(stores, retry=options.retry)
         self._progress = Progress(shown=options.progress_bar, label=str(stores[-1].url))
         self._open = True
         self._published = False
         self._run: _Run | None = None
-        self._rows: Rows | InferringRows | _ClosedRows = InferringRows()
+        self._rows: AnyRows = InferringRows()
         with contextlib.ExitStack() as held:
             for store in stores:
                 if isinstance(store, LocalStore):
@@ -124,7 +109,9 @@ class Writer:
             if columns is not None:
                 self._begin(columns)
             elif self._opening.finished:
-                self._rows = _ClosedRows(self._finished_reason(), complete=True)
+                self._rows = ClosedRows(self._finished_reason(), complete=True)
+            else:
+                self._output.journal.open()
             # A writer that nobody finishes gives the lock back when it is collected.
             self._held = weakref.finalize(self, held.pop_all().close)
         _in_child.add(weakref.WeakMethod(self._disown, _in_child.discard))
@@ -157,8 +144,9 @@ class Writer:
         saying what does not fit (nothing of the sample is kept, and the writer goes on), or what a
         thread met while it stored an earlier shard.
         """
-        if self._rows.add(sample):
-            self._drain()
+        with self._lock:
+            if self._rows.add(sample):
+                self._drain()
 
     def write_batch(self, columns: Any) -> None:  # noqa: ANN401 - a mapping or any Arrow table
         """Write many samples given as columns: a mapping of arrays or lists, or an Arrow table.
@@ -167,10 +155,14 @@ class Writer:
         `SampleError` and is left out whole. Each batch of an Arrow reader counts as one of its own,
         so that tables larger than memory can be written.
         """
-        if hasattr(columns, "read_next_batch"):
-            for batch in columns:
-                self.write_batch(batch)
-            return
+        with self._lock:
+            if hasattr(columns, "read_next_batch"):
+                for batch in columns:
+                    self._write_batch(as_table(batch))
+            else:
+                self._write_batch(as_table(columns) if is_arrow(columns) else columns)
+
+    def _write_batch(self, columns: Any) -> None:  # noqa: ANN401 - a mapping or an Arrow table
         if isinstance(self._rows, InferringRows) and not self._rows.samples:
             self._begin(infer_arrow(columns) if is_arrow(columns) else infer_batch(columns))
         run = self._drained()
@@ -187,18 +179,19 @@ class Writer:
         Raises what a thread met; then no index is published. Calling it again does nothing, but
         after an error it raises.
         """
-        if isinstance(self._rows, _ClosedRows):
-            if not self._rows.complete:
+        with self._lock:
+            if isinstance(self._rows, ClosedRows):
+                if not self._rows.complete:
+                    self._abort()
+                    raise WriterStateError(self._rows.reason)
+                self._close(FINISHED, complete=True)
+                return
+            try:
+                self._finish()
+            except BaseException:
                 self._abort()
-                raise WriterStateError(self._rows.reason)
-            self._close(_FINISHED, complete=True)
-            return
-        try:
-            self._finish()
-        except BaseException:
-            self._abort()
-            raise
-        self._close(_FINISHED, complete=True)
+                raise
+            self._close(FINISHED, complete=True)
 
     def cancel_future_jobs(self) -> None:
         """Stop without an index, dropping the shards that no thread has begun to store."""
@@ -238,29 +231,30 @@ class Writer:
 
     # --- within -----------------------------------------------------------------------------------
 
-    def _begin(self, columns: Mapping[str, str]) -> None:
+    def _begin(self, columns: Mapping[str, str], *, inferred: bool = False) -> None:
         """Get ready for samples of these columns."""
         kind = self._make_kind(columns, self._options)
         opening, where = self._opening, self._output.first.url
         if opening.finished:
             check_finished(opening.finished.table, kind.config, where)
-            self._rows = _ClosedRows(self._finished_reason(), complete=True)
+            self._rows = ClosedRows(self._finished_reason(), complete=True)
             return
         settings = {**kind.config, "columns": dict(columns)}
-        if opening.settings:
+        if opening.settings and opening.done:
             check_settings(opening.settings, settings, where)
         if opening.base:
             check_finished(opening.base.table, kind.config, where)
             settings["base"] = opening.base.identity()
-        finisher = Finisher(
-            kind, self._output, self._options, opening, settings=settings, progress=self._progress
-        )
+        if not opening.done:
+            self._output.journal.begin(settings)
+        finisher = Finisher(kind, self._output, self._options, opening, progress=self._progress)
         fresh = not opening.done and not opening.base
         assembly = Assembly(
             self._options.cut_rule(kind), take=finisher.take, full=finisher.submit, fresh=fresh
         )
         self._run = _Run(kind, assembly, finisher)
-        self._rows = kind.rows(sum(record.samples for record in opening.done))
+        encoder = kind.rows(sum(record.samples for record in opening.done))
+        self._rows = KnownKeysRows(encoder, columns) if inferred else encoder
 
     def _drain(self) -> None:
         """Move the encoded samples into shards."""
@@ -284,8 +278,8 @@ class Writer:
         try:
             yield
         except BaseException:
-            if not isinstance(self._rows, _ClosedRows):
-                self._rows = _ClosedRows(_STOPPED, complete=False)
+            if not isinstance(self._rows, ClosedRows):
+                self._rows = ClosedRows(STOPPED, complete=False)
             raise
 
     def _disown(self) -> None:
@@ -293,7 +287,7 @@ class Writer:
         if self._open:
             self._open = False
             self._run = None
-            self._rows = _ClosedRows(_FORKED, complete=False)
+            self._rows = ClosedRows(FORKED, complete=False)
 
     def _drained(self) -> _Run:
         self._drain()
@@ -306,7 +300,7 @@ class Writer:
         """Settle the columns by the first samples, and write these."""
         samples = rows.samples
         with self._whole():
-            self._begin(rows.columns)
+            self._begin(rows.columns, inferred=True)
             for sample in samples:
                 self.write(sample)
             self._drain()
@@ -348,7 +342,7 @@ class Writer:
         if self._run:
             self._run.finisher.stop()
         rows = self._rows
-        if isinstance(rows, _ClosedRows) and rows.complete:
+        if isinstance(rows, ClosedRows) and rows.complete:
             self._close(rows.reason, complete=True)
             return
         if self._published:
@@ -361,7 +355,7 @@ class Writer:
                 "goes on after them"
             )
         _log.warning("%s: %s", self._output.first.url, told)
-        self._close(_STOPPED, complete=False)
+        self._close(STOPPED, complete=False)
 
     def _close(self, reason: str, *, complete: bool) -> None:
         """End the threads and give the lock back."""
@@ -370,7 +364,7 @@ class Writer:
         self._progress.close()
         self._held()
         self._open = False
-        self._rows = _ClosedRows(reason, complete=complete)
+        self._rows = ClosedRows(reason, complete=complete)
 
     def _finished_reason(self) -> str:
         samples = self._opening.finished.samples if self._opening.finished else 0

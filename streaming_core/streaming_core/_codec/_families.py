@@ -32,8 +32,7 @@ class Bzip2(StreamCodec):
 
     def compress(self, views: Sequence[memoryview], level: int) -> bytes:
         """Return one bzip2 stream."""
-        compressor = bz2.BZ2Compressor(level)
-        return b"".join([*map(compressor.compress, views), compressor.flush()])
+        return bz2.compress(gathered(views), level)
 
     def decoder(self, limit: int) -> Decoder:
         """Return the decoder of one stream."""
@@ -54,8 +53,9 @@ class Gzip(StreamCodec):
 
     def compress(self, views: Sequence[memoryview], level: int) -> bytes:
         """Return one gzip member."""
+        # In one piece: at some levels the result depends on how the data are handed over.
         compressor = zlib.compressobj(level, wbits=_GZIP_BITS)
-        return b"".join([*map(compressor.compress, views), compressor.flush()])
+        return compressor.compress(gathered(views)) + compressor.flush()
 
     def decoder(self, limit: int) -> Decoder:
         """Return the decoder of one member."""
@@ -103,8 +103,8 @@ class Brotli(StreamCodec):
 
     def compress(self, views: Sequence[memoryview], level: int) -> bytes:
         """Return one Brotli stream."""
-        compressor = self._library().Compressor(quality=level)
-        return b"".join([*map(compressor.process, views), compressor.finish()])
+        packed: bytes = self._library().compress(gathered(views), quality=level)
+        return packed
 
     def decoder(self, limit: int) -> Decoder:
         """Return the decoder of one stream."""

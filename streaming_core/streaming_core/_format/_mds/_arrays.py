@@ -47,6 +47,9 @@ def array_header(dtype_code: int | None, shape: tuple[int, ...]) -> bytes:
 
 def as_array(obj: Any) -> NDArray[Any]:  # noqa: ANN401 - any user's value
     """Return `obj` as a little-endian array whose type and shape the format can hold."""
+    if is_a(obj, np.ma.MaskedArray) and np.ma.is_masked(obj):
+        msg = "wanted an array of values, came a masked one; fill it first, as with .filled(0)"
+        raise TypeError(msg)
     if not is_a(obj, np.ndarray):
         if not hasattr(obj, "__array__") or is_a(obj, np.generic):
             msg = f"wanted a numpy array, came {came(obj)}"

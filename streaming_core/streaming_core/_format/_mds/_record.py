@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from streaming_core._format._mds._encoding import came
 from streaming_core._format._mds._registry import find_encoding
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streaming_core._format._mds._encoding import Encoding
 
 __all__ = ["DECODE_ERRORS", "MDSColumns", "config_bytes", "encode_value"]
@@ -51,13 +51,7 @@ class MDSColumns:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         """Look every encoding up; `SchemaError` says which column has none."""
-        if not columns:
-            msg = "no columns; give at least one, as in columns={'text': 'str'}"
-            raise SchemaError(msg)
-        for name, text in cast("Mapping[object, object]", columns).items():
-            if not isinstance(name, str) or not isinstance(text, str):
-                msg = f"columns map names to encodings, both text; came {name!r}: {text!r}"
-                raise SchemaError(msg)
+        columns = _checked(columns)
         self.names = tuple(sorted(columns))
         self.texts = tuple(columns[name] for name in self.names)
         self.encodings: tuple[Encoding, ...] = tuple(
@@ -136,9 +130,27 @@ def _reason(error: Exception) -> str:
     return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
 
 
+def _checked(columns: object) -> Mapping[str, str]:
+    """Return `columns` if it is a mapping of texts to texts that has some."""
+    if not isinstance(columns, Mapping):
+        msg = f"columns map names to encodings, as in {{'text': 'str'}}; came {came(columns)}"
+        raise SchemaError(msg)
+    if not columns:
+        msg = "no columns; give at least one, as in columns={'text': 'str'}"
+        raise SchemaError(msg)
+    for name, text in cast("Mapping[object, object]", columns).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            msg = f"columns map names to encodings, both text; came {name!r}: {text!r}"
+            raise SchemaError(msg)
+    return cast("Mapping[str, str]", columns)
+
+
 def encode_value(encoding: Encoding, value: Any) -> bytes:  # noqa: ANN401 - any user's value
     """Return the bytes of one value; a value of type `bytes` counts as encoded already."""
-    data = value if type(value) is bytes else encoding.encode(value)
+    data: Any = value if type(value) is bytes else encoding.encode(value)
+    if not isinstance(data, bytes):
+        msg = f"the encoding must give bytes, but {type(encoding).__name__} gave {came(data)}"
+        raise TypeError(msg)
     if encoding.size is not None and len(data) != encoding.size:
         msg = f"wanted {encoding.size} bytes, came {len(data)}"
         raise ValueError(msg)
