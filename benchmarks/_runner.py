@@ -3,8 +3,10 @@
 How it measures:
 
 - Each contender prepares its data before anything is timed, in a process that lives for the case.
-- One round is one run of each contender, in order: A B C, A B C, … so that a machine that slows
-  down or speeds up does so for all of them. The first round warms up and is not counted.
+- One round is one run of each contender, so that a machine that slows down or speeds up does so for
+  all of them. The order is shuffled for each round, from a fixed seed: whoever comes after a run
+  that has just freed gigabytes finds memory that is cheap to touch, and that must not always be
+  the same. The first round warms up and is not counted.
 - Before each timed run the previous output is removed and everything dirty is written to disk.
 - After the warm-up each contender counts the samples in its own output; a wrong count is a failure.
 - Files that a contender left in the page cache are synced after its run, timed apart.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -71,10 +74,15 @@ def run_case(case: Case, settings: Settings) -> list[Entry]:
             if (process := _start(entry, case.task, number, settings, stack)) is not None
         }
         for number in range(-1, settings.num_runs):
-            for entry in entries:
+            for entry in order_of_round(entries, number):
                 if entry.error is None:
                     _run_once(entry, processes[entry.contender.name], case.task, number, settings)
     return entries
+
+
+def order_of_round(entries: list[Entry], number: int) -> list[Entry]:
+    """Return the entries in the order of round `number`, the same in every call."""
+    return random.Random(number).sample(entries, len(entries))
 
 
 def _start(
