@@ -30,7 +30,7 @@ def _is_number(value: object) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
-# More at a time lets the C library's heap grow and shrink with every block: 300 times the page faults.
+# With more, the C library's heap grows and shrinks with every block: 300 times the page faults.
 _MOST_BLOCK_BYTES = 1 << 18
 
 
