@@ -49,7 +49,7 @@ def _remount(folder: Path, options: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("small", "large"), [("size=16k", "size=1m"), ("nr_inodes=8", "nr_inodes=99")]
+    ("small", "large"), [("size=32k", "size=1m"), ("nr_inodes=8", "nr_inodes=99")]
 )
 def test_a_full_disk_is_named_and_resume_goes_on_once_it_has_room(
     tmp_path: Path, mount: Mount, small: str, large: str
