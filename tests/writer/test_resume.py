@@ -335,6 +335,23 @@ def test_an_unfinished_append_is_not_resumed_as_something_else(tmp_path: Path) -
         _write(tmp_path / "out", resume=True)
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_an_append_to_what_has_changed_since_is_not_called_finished(
+    tmp_path: Path, files: Any, resume: bool
+) -> None:
+    """Another index in the meantime does not make the append's samples safe."""
+    _write(tmp_path / "out")
+    with pytest.raises(_StopError):
+        _append(tmp_path / "out", SAMPLES[:50], 40)
+    index = tmp_path / "out/index.json"
+    document = json.loads(index.read_text())
+    index.write_text(json.dumps({**document, "shards": document["shards"][:-1]}))
+    before = files(tmp_path / "out")
+    with pytest.raises(ResumeError, match="changed since the append began"):
+        _append(tmp_path / "out", SAMPLES[:50], resume=resume)
+    assert files(tmp_path / "out") == before
+
+
 def test_append_of_other_columns_is_refused(tmp_path: Path) -> None:
     """One data set has one set of columns."""
     _write(tmp_path / "out")

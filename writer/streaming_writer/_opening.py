@@ -174,6 +174,8 @@ def _over_finished(
     appending = settings.get("base") if settings else None
     if not appending or appending["fingerprint"] != table.fingerprint():
         # The index is the last step: a journal beside a newer index only waits to be removed.
+        if appending:
+            _check_published(output.journal, frozenset(_basenames(table)), where)
         output.journal.end()
         added = table.num_samples - (appending["samples"] if appending else 0)
         if mode.resume and (appending or not mode.append):
@@ -195,6 +197,18 @@ def _over_finished(
     _remove(output, journal, output.keys(), base.next_number, known)
     journal.end()
     return Opening(base=base)
+
+
+def _check_published(journal: Journal, known: frozenset[str], where: str) -> None:
+    """Raise `ResumeError` if the newer index is not the one that the append was to end with."""
+    for record in journal.read_all(journal.numbers()):
+        names = [] if isinstance(record, ResumeError) else list(record.files())
+        if not known.issuperset(names):
+            msg = (
+                f"{where}: the data set has changed since the append began, and does not have its "
+                f"shard {names[0]!r}; remove {JOURNAL!r} there to drop the append"
+            )
+            raise ResumeError(msg)
 
 
 def _base(store: Store) -> Base:

@@ -195,7 +195,9 @@ class Writer:
 
     def cancel_future_jobs(self) -> None:
         """Stop without an index, dropping the shards that no thread has begun to store."""
-        self._abort()
+        self._output.give_up()  # before the lock: who holds it may be waiting for a store
+        with self._lock:
+            self._abort()
 
     def encode_sample(self, sample: Sample) -> bytes:
         """Return the record of a sample without writing it."""
@@ -219,15 +221,16 @@ class Writer:
         if kind is None:
             self.finish()
             return
-        try:
-            # Shards that are full are whole whatever the block raised: let them become safe.
-            if self._run:
-                with contextlib.suppress(StreamingError, OSError):
-                    self._drain()
-            if self._run:
-                self._run.finisher.settle()
-        finally:
-            self._abort()
+        with self._lock:
+            try:
+                # Shards that are full are whole whatever the block raised: let them become safe.
+                if self._run:
+                    with contextlib.suppress(StreamingError, OSError):
+                        self._drain()
+                if self._run:
+                    self._run.finisher.settle()
+            finally:
+                self._abort()
 
     # --- within -----------------------------------------------------------------------------------
 
@@ -286,6 +289,7 @@ class Writer:
         """Refuse everything, in a forked child, without touching what the parent uses."""
         if self._open:
             self._open = False
+            self._lock = threading.RLock()  # a thread that is not here may have held it
             self._run = None
             self._rows = ClosedRows(FORKED, complete=False)
 
