@@ -70,11 +70,11 @@ def main() -> None:
             continue
         elif verb == "linger":
             # A child that merely lives on, with copies of all descriptors, until its input ends.
-            pid = os.fork()
-            if pid == 0:
+            # It speaks for itself: until it runs, it has not let go of what it inherited.
+            if os.fork() == 0:
+                _told(str(os.getpid()))
                 sys.stdin.read()
                 time.sleep(60)
-            _told(str(pid))
             continue
         elif verb == "finish":
             writer.finish()

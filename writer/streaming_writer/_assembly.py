@@ -11,7 +11,7 @@ from streaming_core.errors import SampleError
 from streaming_writer._cut import MAX_SHARD_BYTES, CutRule, plan_cuts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,13 +26,26 @@ _HEADER_ROOM = 1 << 24
 
 
 class Body:
-    """The records of one shard, side by side in a buffer that is reused for later shards."""
+    """The records of one shard, in order.
 
-    __slots__ = ("_data", "_lengths", "count", "size")
+    Small ones lie side by side in a buffer that is reused for later shards; large ones are left
+    where they are until they are stored.
+    """
 
-    def __init__(self) -> None:
-        """Make an empty one; memory comes with the first records."""
+    __slots__ = ("_data", "_filled", "_kept", "_lengths", "_may_keep", "count", "size")
+
+    def __init__(self, *, may_keep: bool) -> None:
+        """Make an empty one; memory comes with the first records.
+
+        `may_keep` allows large records to stay where they are, as suits shards that are stored as
+        they are; what is compressed is gathered anyway, and that into memory already touched.
+        """
+        self._may_keep = may_keep
         self._data = np.empty(0, np.uint8)
+        self._filled = 0
+        """Bytes of the records in the buffer."""
+        self._kept: list[tuple[int, Sequence[bytes]]] = []
+        """Pieces that lie elsewhere, each run with the byte of the buffer that it precedes."""
         self._lengths: list[NDArray[np.int64]] = []
         self.size = 0
         """Bytes of all records."""
@@ -40,26 +53,48 @@ class Body:
         """Number of records."""
 
     def append(self, block: Block, start: int, stop: int) -> None:
-        """Copy records `start` to `stop` (exclusive) of `block` to the end."""
+        """Add records `start` to `stop` (exclusive) of `block` at the end."""
         lengths = block.lengths[start:stop]
-        size = self.size + int(lengths.sum())
-        begin, end = _HEADER_ROOM + self.size, _HEADER_ROOM + size
+        size = int(lengths.sum())
+        pieces = block.pieces(start, stop) if self._may_keep else None
+        if pieces is not None:
+            self._kept.append((self._filled, pieces))
+        else:
+            block.write(start, stop, self._room(size))
+            self._filled += size
+        self._lengths.append(lengths)
+        self.size, self.count = self.size + size, self.count + stop - start
+
+    def _room(self, size: int) -> NDArray[np.uint8]:
+        """Return the next `size` bytes of the buffer, which grows if it must."""
+        begin = _HEADER_ROOM + self._filled
+        end = begin + size
         if end > len(self._data):
             grown = np.empty(max(end, 2 * begin, _HEADER_ROOM + _FIRST_CAPACITY), np.uint8)
             grown[_HEADER_ROOM:begin] = self._data[_HEADER_ROOM:begin]
             self._data = grown
-        block.write(start, stop, self._data[begin:end])
-        self._lengths.append(lengths)
-        self.size, self.count = size, self.count + stop - start
+        return self._data[begin:end]
 
     def headed(self, header: bytes) -> list[Buffer]:
-        """Return `header` and the records as one buffer where it has room, else as two."""
-        end = _HEADER_ROOM + self.size
+        """Return `header` and all records, in as few buffers as that takes without a copy."""
+        if self._kept:
+            return [header, *self._in_order()]
+        end = _HEADER_ROOM + self._filled
         start = _HEADER_ROOM - len(header)
         if start < 0 or end > len(self._data):
             return [header, self._data.data[_HEADER_ROOM:end]]
         self._data[start:_HEADER_ROOM] = np.frombuffer(header, np.uint8)
         return [self._data.data[start:end]]
+
+    def _in_order(self) -> Iterator[Buffer]:
+        done, records = 0, self._data.data[_HEADER_ROOM:]
+        for at, pieces in self._kept:
+            if at > done:
+                yield records[done:at]
+            yield from pieces
+            done = at
+        if self._filled > done:
+            yield records[done : self._filled]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -69,20 +104,21 @@ class Body:
         return np.concatenate([np.empty(0, np.int64), *self._lengths])
 
     def clear(self) -> None:
-        """Forget the records and keep the memory."""
+        """Forget the records and keep the memory of the buffer."""
         self._lengths.clear()
-        self.size = self.count = 0
+        self._kept.clear()
+        self.size = self.count = self._filled = 0
 
 
 class BodyPool:
     """A fixed number of bodies; when all are out, one waits for the next to come back."""
 
-    def __init__(self, count: int) -> None:
-        """Make `count` bodies."""
+    def __init__(self, count: int, *, may_keep: bool) -> None:
+        """Make `count` bodies; `may_keep` as each of them takes it."""
         # Last in, first out: memory that was touched is cheap, and the rest may never be needed.
         self._free: queue.LifoQueue[Body] = queue.LifoQueue()
         for _ in range(count):
-            self._free.put(Body())
+            self._free.put(Body(may_keep=may_keep))
 
     def take(self, *, timeout: float) -> Body | None:
         """Return an empty body, or None if none came back within `timeout` seconds."""

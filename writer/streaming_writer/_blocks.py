@@ -16,6 +16,8 @@ __all__ = ["Block", "Bytes", "MatrixBlock", "PartsBlock"]
 Bytes = bytes | bytearray | memoryview
 _JOIN_BELOW_BYTES = 2048
 """Parts smaller than this on average are joined first: one call each costs more than the copy."""
+_KEEP_FROM_BYTES = 16 << 10
+"""Parts of at least this on average are stored from where they lie: the copy costs more."""
 
 
 class Block(Protocol):
@@ -28,6 +30,13 @@ class Block(Protocol):
 
     def write(self, start: int, stop: int, out: NDArray[np.uint8]) -> None:
         """Write records `start` to `stop` (exclusive) into `out`, which has exactly their size."""
+        ...
+
+    def pieces(self, start: int, stop: int) -> Sequence[bytes] | None:
+        """Return records `start` to `stop` as pieces that never change; None if copying is better.
+
+        It is where they are small, or where the caller could change them before they are stored.
+        """
         ...
 
 
@@ -57,6 +66,14 @@ class PartsBlock:
         for part in parts:
             view[at : at + len(part)] = part
             at += len(part)
+
+    def pieces(self, start: int, stop: int) -> Sequence[bytes] | None:
+        """Return the pieces of records `start` to `stop` if all are large and cannot change."""
+        parts = self._parts[start * self._per_record : stop * self._per_record]
+        if int(self._lengths[start:stop].sum()) < _KEEP_FROM_BYTES * len(parts):
+            return None
+        kept = [part for part in parts if type(part) is bytes]
+        return kept if len(kept) == len(parts) else None
 
 
 class MatrixBlock:
@@ -88,3 +105,7 @@ class MatrixBlock:
             strides = (self._size, *cell[0].strides) if cell.ndim > 1 else (self._size,)
             np.ndarray(shape, cell.dtype, out.data, at, strides)[...] = rows
             at += cell[0].nbytes
+
+    def pieces(self, start: int, stop: int) -> None:
+        """Return None: columns are no pieces of records, and their arrays can change."""
+        del start, stop

@@ -47,7 +47,7 @@ class Finisher:
         self._options = options
         self._opening = opening
         self._progress = progress
-        self._pool = BodyPool(options.workers() + 1)
+        self._pool = BodyPool(options.workers() + 1, may_keep=options.codec() is None)
         self._executor = ThreadPoolExecutor(
             options.workers(), thread_name_prefix="streaming-writer"
         )

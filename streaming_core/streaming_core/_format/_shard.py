@@ -96,7 +96,10 @@ def offset_table(lengths: Sequence[int] | NDArray[np.int64], start: int, tail: b
     words = np.empty(len(sizes) + 2, "<u4")
     words[0] = len(sizes)
     words[1] = start
-    np.cumsum(sizes.astype("<u4"), dtype="<u4", out=words[2:])
+    if len(sizes) and sizes.strides == (0,):  # one number seen many times: no need to add up
+        np.multiply(np.arange(1, len(sizes) + 1, dtype="<u4"), np.uint32(sizes[0]), out=words[2:])
+    else:
+        np.cumsum(sizes.astype("<u4"), dtype="<u4", out=words[2:])
     words[2:] += np.uint32(start)
     return words.tobytes() + tail
 

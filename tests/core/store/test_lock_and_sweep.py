@@ -40,11 +40,10 @@ _HOLD_AND_FORK = """
 import os, sys
 from streaming_core._store import LocalStore
 with LocalStore(sys.argv[1]).lock():
-    child = os.fork()
-    if child == 0:
-        sys.stdin.read()  # outlives its parent, with all that it inherited
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)  # by itself: until it runs it holds what it inherited
+        sys.stdin.read()  # outlives its parent
         os._exit(0)
-    print(child, flush=True)
     sys.stdin.read()
 """
 _DIE_IN_PUT = """
