@@ -6,20 +6,24 @@ import csv
 import json
 import math
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from _spec import Task
 from _stats import estimate
 from _work import WORK_TITLES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from _runner import Entry
-    from _spec import Scenario, Task
+    from _spec import Scenario
 
 __all__ = ["markdown", "publish", "summarize", "write_files"]
 
 _RUN_COLUMNS = (
+    "num_done",
     "seconds",
     "cpu_seconds",
     "sync_seconds",
@@ -37,7 +41,7 @@ the machine named under each heading; ratios within a table travel better.
 """
 
 
-def summarize(task: Task, entry: Entry) -> dict[str, Any]:
+def summarize(entry: Entry) -> dict[str, Any]:
     """Turn the runs of one contender into the object that the result file holds."""
     summary: dict[str, Any] = {
         "name": entry.contender.name,
@@ -49,23 +53,25 @@ def summarize(task: Task, entry: Entry) -> dict[str, Any]:
     }
     if not entry.runs:
         return summary
-    rate = estimate([task.num_samples / run["seconds"] for run in entry.runs])
-    synced = estimate(
-        [task.num_samples / (run["seconds"] + run["sync_seconds"]) for run in entry.runs]
-    )
+    runs = entry.runs
+    synced = [run["num_done"] / (run["seconds"] + run["sync_seconds"]) for run in runs]
     summary |= {
-        "samples_per_second": {"median": rate.median, "low": rate.low, "high": rate.high},
-        "synced_samples_per_second": {
-            "median": synced.median,
-            "low": synced.low,
-            "high": synced.high,
-        },
-        "cpu_seconds": estimate([run["cpu_seconds"] for run in entry.runs]).median,
+        "seconds": _interval([run["seconds"] for run in runs]),
+        "samples_per_second": _interval([run["num_done"] / run["seconds"] for run in runs]),
+        "synced_samples_per_second": _interval(synced),
+        "cpu_seconds": estimate([run["cpu_seconds"] for run in runs]).median,
+        "cpu_seconds_per_sample": estimate(
+            [run["cpu_seconds"] / run["num_done"] for run in runs]
+        ).median,
         "out_bytes": entry.runs[-1]["out_bytes"],
         "num_files": entry.runs[-1]["num_files"],
         "rss_growth_bytes": _rss_growth(entry.runs),
     }
     return summary
+
+
+def _interval(values: list[float]) -> dict[str, float]:
+    return asdict(estimate(values))
 
 
 def _rss_growth(runs: list[dict[str, Any]]) -> int | None:
@@ -83,12 +89,12 @@ def write_files(document: dict[str, Any], folder: Path) -> Path:
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     with path.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(["scenario", "work", "compression", "contender", "run", *_RUN_COLUMNS])
+        rows.writerow(["scenario", "work", "case", "contender", "run", *_RUN_COLUMNS])
         for case in document["cases"]:
-            task = case["task"]
+            task = Task(**case["task"])
             for entry in case["contenders"]:
                 for number, run in enumerate(entry["runs"], 1):
-                    where = (document["scenario"], task["work"], task["compression"] or "raw")
+                    where = (document["scenario"], task.work, task.name)
                     figures = (run[name] for name in _RUN_COLUMNS)
                     rows.writerow([*where, entry["name"], number, *figures])
     return path
@@ -103,57 +109,86 @@ def markdown(document: dict[str, Any], scenario: Scenario) -> str:
         f"{document['num_runs']} runs each, {document['started'][:10]}."
     )
     parts = [f"## {scenario.title}", scenario.text, where]
-    parts += [_table(case, scenario.baseline) for case in document["cases"]]
+    parts += [_table(case, scenario) for case in document["cases"]]
     parts.append(_notes(document))
     return "\n\n".join(parts) + "\n"
 
 
-def _table(case: dict[str, Any], baseline: str) -> str:
-    task = case["task"]
-    entries = case["contenders"]
-    base = next(
-        (e["samples_per_second"]["median"] for e in entries if e["name"] == baseline and e["runs"]),
-        None,
-    )
-    caption = (
-        f"**{task['num_samples']:,} {WORK_TITLES[task['work']]}; {task['compression'] or 'raw'}**"
-    )
-    heads = (
-        "samples/s",
-        "95 %",
-        f"to {baseline}",
-        "MB/s",
-        "samples/s once on disk",
-        "CPU s",
-        "memory added, MB",
-        "output, MB",
-    )
+def _table(case: dict[str, Any], scenario: Scenario) -> str:
+    task = Task(**case["task"])
+    columns = _columns(case, scenario)
+    detail = f"; {task.num_workers} workers" if task.num_workers else ""
+    if scenario.metric == "written":
+        detail = f"; {task.name}"
     lines = [
-        caption,
+        f"**{task.num_samples:,} {WORK_TITLES[task.work]}{detail}**",
         "",
-        f"| | {' | '.join(heads)} |",
-        f"| --- {'| --: ' * len(heads)}|",
+        f"| | {' | '.join(columns)} |",
+        f"| --- {'| --: ' * len(columns)}|",
     ]
-    lines += [_row(task, entry, base) for entry in entries]
+    for entry in case["contenders"]:
+        cells = (
+            [column(entry) for column in columns.values()]
+            if entry["runs"]
+            else ["failed", *[""] * (len(columns) - 1)]
+        )
+        lines.append(f"| {entry['name']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _row(task: dict[str, Any], entry: dict[str, Any], base: float | None) -> str:
-    if not entry["runs"]:
-        return f"| {entry['name']} | failed | | | | | | | |"
-    rate = entry["samples_per_second"]
-    cells = [
-        entry["name"],
-        _short(rate["median"]),
-        f"{_short(rate['low'])}–{_short(rate['high'])}",  # noqa: RUF001 - a range in print
-        "" if base is None else f"{rate['median'] / base:.2f}",
-        f"{rate['median'] * entry['payload_bytes'] / task['num_samples'] / 1e6:,.0f}",
-        _short(entry["synced_samples_per_second"]["median"]),
-        f"{entry['cpu_seconds']:.2f}",
-        "" if entry["rss_growth_bytes"] is None else f"{entry['rss_growth_bytes'] / 1e6:,.0f}",
-        f"{entry['out_bytes'] / 1e6:,.0f}",
-    ]
-    return f"| {' | '.join(cells)} |"
+def _columns(case: dict[str, Any], scenario: Scenario) -> dict[str, Callable[[Any], str]]:
+    """What a table shows, by heading: how a summary becomes the text of a cell."""
+    in_seconds = scenario.metric == "seconds"
+    key, digits = ("seconds", _seconds) if in_seconds else ("samples_per_second", _short)
+    columns: dict[str, Callable[[Any], str]] = {
+        "seconds" if in_seconds else "samples/s": lambda e: digits(e[key]["median"]),
+        "95 %": lambda e: f"{digits(e[key]['low'])}–{digits(e[key]['high'])}",  # noqa: RUF001 - a range in print
+    }
+    for name in scenario.baselines:
+        base = next((e for e in case["contenders"] if e["name"] == name and e["runs"]), None)
+        columns[f"speed to {name}" if in_seconds else f"to {name}"] = _ratio(base)
+    if not in_seconds:
+        num_samples = case["task"]["num_samples"]
+        columns["MB/s"] = lambda e: (
+            f"{e[key]['median'] * e['payload_bytes'] / num_samples / 1e6:,.0f}"
+        )
+    if scenario.metric == "written":
+        columns["samples/s once on disk"] = lambda e: _short(
+            e["synced_samples_per_second"]["median"]
+        )
+    if scenario.metric == "read":
+        columns["CPU µs per sample"] = lambda e: _seconds(e["cpu_seconds_per_sample"] * 1e6)
+    else:
+        columns["CPU s"] = lambda e: f"{e['cpu_seconds']:.2f}"
+    columns["memory added, MB"] = lambda e: _megabytes(e["rss_growth_bytes"])
+    if scenario.metric == "written":
+        columns["output, MB"] = lambda e: _megabytes(e["out_bytes"])
+    return columns
+
+
+def _ratio(base: dict[str, Any] | None) -> Callable[[Any], str]:
+    """How much faster than `base` somebody is; nothing where `base` has no figure."""
+    if base is None:
+        return lambda _: ""
+    return lambda e: (
+        f"{e['samples_per_second']['median'] / base['samples_per_second']['median']:.2f}"
+    )
+
+
+def _megabytes(number: int | None) -> str:
+    return "" if number is None else f"{max(0, number) / 1e6:,.0f}"
+
+
+def _seconds(seconds: float) -> str:
+    """Three digits that mean something.
+
+    Example:
+        >>> _seconds(1.2345), _seconds(0.01234), _seconds(0.000456)
+        ('1.23', '0.0123', '0.000456')
+    """
+    if seconds <= 0:
+        return "0"
+    return f"{seconds:.{max(0, 2 - math.floor(math.log10(seconds)))}f}"
 
 
 def _short(rate: float) -> str:
@@ -180,7 +215,7 @@ def _notes(document: dict[str, Any]) -> str:
                 None
             )
             if entry["error"] is not None:
-                where = case["task"]["compression"] or "raw"
+                where = f"{case['task']['work']}, {Task(**case['task']).name}"
                 lines[f"- **failed**: *{entry['name']}*, {where}: {entry['error']}"] = None
     return "\n".join(lines)
 

@@ -2,13 +2,15 @@
 
 How it measures:
 
-- Each contender prepares its data before anything is timed, in a process that lives for the case.
+- Each contender prepares its data before anything is timed, in a process that lives for the case,
+  or for one run where the case says so.
 - One round is one run of each contender, so that a machine that slows down or speeds up does so for
   all of them. The order is shuffled for each round, from a fixed seed: whoever comes after a run
   that has just freed gigabytes finds memory that is cheap to touch, and that must not always be
   the same. The first round warms up and is not counted.
 - Before each timed run the previous output is removed and everything dirty is written to disk.
-- After the warm-up each contender counts the samples in its own output; a wrong count is a failure.
+- After the warm-up each contender counts the samples in its own output, or looks at what it read
+  sample by sample; what is wrong is a failure.
 - Files that a contender left in the page cache are synced after its run, timed apart.
 """
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "Settings", "run_case"]
 
+_FILE_NAME = str.maketrans(" ", "-", ":,()[]`")
+"""Makes the name of a contender fit for a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -40,7 +45,7 @@ class Settings:
     """Counted runs of each contender; one more warms up."""
 
     work_dir: Path
-    """Folder for outputs, on the disk that is to be measured; emptied of them as runs end."""
+    """Folder for data and outputs, on the disk that is to be measured; outputs go as runs end."""
 
     log_dir: Path
     """Folder that gets one file per contender's process."""
@@ -68,15 +73,20 @@ def run_case(case: Case, settings: Settings) -> list[Entry]:
     """Measure all contenders of `case`; one that fails is left out of the following rounds."""
     entries = [Entry(contender) for contender in case.contenders]
     with contextlib.ExitStack() as stack:
-        processes = {
-            entry.contender.name: process
-            for number, entry in enumerate(entries)
-            if (process := _start(entry, case.task, number, settings, stack)) is not None
-        }
+        living: dict[str, ContenderProcess] = {}
+        if not case.fresh:
+            for entry in entries:
+                if (process := _start(entry, case.task, settings, stack)) is not None:
+                    living[entry.contender.name] = process
         for number in range(-1, settings.num_runs):
             for entry in order_of_round(entries, number):
-                if entry.error is None:
-                    _run_once(entry, processes[entry.contender.name], case.task, number, settings)
+                if entry.error is not None:
+                    continue
+                with contextlib.ExitStack() as run:
+                    process = living.get(entry.contender.name)
+                    process = process or _start(entry, case.task, settings, run)
+                    if process is not None:
+                        _run_once(entry, process, case, number, settings)
     return entries
 
 
@@ -86,7 +96,7 @@ def order_of_round(entries: list[Entry], number: int) -> list[Entry]:
 
 
 def _start(
-    entry: Entry, task: Task, number: int, settings: Settings, stack: contextlib.ExitStack
+    entry: Entry, task: Task, settings: Settings, stack: contextlib.ExitStack
 ) -> ContenderProcess | None:
     contender = entry.contender
     python = interpreter(contender.environment)
@@ -94,13 +104,16 @@ def _start(
         entry.error = f"{python} is missing; run benchmarks/setup_peers.sh"
         return None
     settings.log_dir.mkdir(parents=True, exist_ok=True)
-    log = settings.log_dir / f"{task.work}-{task.name.replace(':', '')}-{number}.log"
+    shared = settings.work_dir / "shared"
+    shared.mkdir(exist_ok=True)
+    log = settings.log_dir / f"{task.work}-{task.name}-{contender.name}.log".translate(_FILE_NAME)
     process = stack.enter_context(ContenderProcess(contender, log))
     request = {
         "op": "prepare",
         "module": contender.module,
         "options": dict(contender.options),
         "task": task.to_json(),
+        "shared": str(shared),
     }
     try:
         answer = process.ask(request, deadline_seconds=settings.deadline_seconds)
@@ -114,19 +127,20 @@ def _start(
 
 
 def _run_once(
-    entry: Entry, process: ContenderProcess, task: Task, number: int, settings: Settings
+    entry: Entry, process: ContenderProcess, case: Case, number: int, settings: Settings
 ) -> None:
     """One run; `number` is -1 for the one that warms up."""
     out = settings.work_dir / "out"
     warm_up = number < 0
+    task = case.task
     os.sync()
     try:
         figures = process.ask(
-            {"op": "run", "out": str(out), "count": warm_up},
+            {"op": "run", "out": str(out), "count": warm_up or case.fresh},
             deadline_seconds=settings.deadline_seconds,
         )
-        if warm_up and figures["num_samples"] != task.num_samples:
-            count = figures["num_samples"]
+        count = figures["num_samples"]
+        if count is not None and count != task.num_samples:
             msg = f"its output holds {count} samples where {task.num_samples} were written"
             raise ContenderError(msg)  # noqa: TRY301 - reported as any other failure
     except ContenderError as error:
@@ -136,6 +150,8 @@ def _run_once(
     finally:
         shutil.rmtree(out, ignore_errors=True)
     if not warm_up:
+        figures["num_done"] = figures["num_done"] or task.num_samples
         entry.runs.append(figures)
-        rate = task.num_samples / figures["seconds"]
-        settings.say(f"  {number + 1}. {entry.contender.name}: {rate:,.0f}/s")
+        seconds = figures["seconds"]
+        rate = figures["num_done"] / seconds
+        settings.say(f"  {number + 1}. {entry.contender.name}: {seconds:.3f} s, {rate:,.0f}/s")

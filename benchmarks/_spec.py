@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Case", "Contender", "Scenario", "Task", "Timed"]
+__all__ = ["Case", "Contender", "Metric", "Outcome", "Scenario", "Task", "Timed"]
+
+Metric = Literal["written", "read", "seconds"]
+"""What a scenario's tables show: rates of writing, rates of reading, or seconds until something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,20 @@ class Task:
     seed: int = 17
     """Equal seeds give equal data in every process."""
 
+    num_workers: int = 0
+    """Processes that read; 0 for none beside the one that asks."""
+
+    least_seconds: float = 0.0
+    """Reading goes through the data again until this much time has passed."""
+
+    most_seconds: float = 10.0
+    """Reading stops after this, however far it came; the rate is that of what was read."""
+
     @property
     def name(self) -> str:
-        """The compression, or `raw`: what tells the tasks of a scenario apart."""
-        return self.compression or "raw"
+        """The compression, or `raw`, and how many processes read, if any."""
+        workers = f", {self.num_workers} workers" if self.num_workers else ""
+        return (self.compression or "raw") + workers
 
     @property
     def zstd_level(self) -> int | None:
@@ -51,7 +64,11 @@ class Contender:
     """As it stands in the tables."""
 
     module: str
-    """The module under `contenders/` whose `prepare(task, options)` gives a `Timed`."""
+    """The module under `contenders/` whose `prepare(task, options, shared)` gives a `Timed`.
+
+    `shared` is a folder that the contenders of a scenario have in common and that outlives their
+    processes: what one left there by name, the next need not make again.
+    """
 
     environment: Literal["ours", "peers"]
     """Whose Python runs it."""
@@ -69,6 +86,8 @@ class Case:
 
     task: Task
     contenders: tuple[Contender, ...]
+    fresh: bool = False
+    """Whether each run gets a process of its own, as what is done once in a process needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +103,22 @@ class Scenario:
     quick_cases: tuple[Case, ...]
     """The same at a size that is done in seconds and says nothing about speed."""
 
-    baseline: str
-    """The contender whose rate is 1 in the ratio column."""
+    baselines: tuple[str, ...]
+    """Contenders that all are compared with, one ratio column for each."""
+
+    metric: Metric = "written"
+    """Which columns the tables have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run says of itself where the clock around it and the task do not say it."""
+
+    num_samples: int | None = None
+    """How many samples were read, None for the task's number."""
+
+    seconds: float | None = None
+    """How long it took without what had to follow, None for the whole call."""
 
 
 class Timed(Protocol):
@@ -97,8 +130,14 @@ class Timed(Protocol):
     payload_bytes: int
     """Bytes of the samples as the caller holds them, for MB/s."""
 
-    def run(self, out: Path) -> None:
-        """Do the work, writing below `out`, which does not exist yet. This alone is timed."""
+    def run(self, out: Path) -> Outcome | None:
+        """Do the work, writing below `out`, which does not exist yet. This alone is timed.
 
-    def count(self, out: Path) -> int:
-        """Say how many samples the finished output holds, by the contender's own account."""
+        None stands for an outcome with nothing to add.
+        """
+
+    def count(self, out: Path) -> int | None:
+        """Say how many samples the finished output holds, by the contender's own account.
+
+        Readers, which leave no output, look at what they read instead, and raise if it is wrong.
+        """

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["WORK_TITLES", "Work", "make_work"]
 
 WORK_TITLES = {
+    "counts": "samples {x: int64}, counting up",
     "ints": "samples {x: int64, y: int64}; x counts up, y is random below 2^40",
     "tokens": "samples {tokens: uint16[2048]}, Zipf-like below 50,000",
     "blobs": "samples {data: bytes}, random, 90 to 110 kB each",
+    "imports": "interpreter, freshly started, its files in the page cache",
 }
 
 _POOL_BYTES = 128 << 20
@@ -37,6 +39,10 @@ class Work(Protocol):
     def payload_bytes(self) -> int:
         """Bytes of all values, without any framing."""
 
+    @property
+    def shard_bytes(self) -> int:
+        """How large the shards or chunks of readers' data become."""
+
     def samples(self) -> Iterator[dict[str, Any]]:
         """Yield each sample as a dict of Python ints, a numpy array or bytes."""
 
@@ -54,6 +60,7 @@ class _Ints:
     columns: Mapping[str, str]
     payload_bytes: int
     batch_rows: int = 65_536
+    shard_bytes: int = 1 << 26
 
     def samples(self) -> Iterator[dict[str, Any]]:
         for x, y in self.rows:
@@ -66,11 +73,31 @@ class _Ints:
 
 
 @dataclass(frozen=True, slots=True)
+class _Counts:
+    num_samples: int
+    columns: Mapping[str, str]
+    payload_bytes: int
+    batch_rows: int = 65_536
+    shard_bytes: int = 1 << 20
+    """Small, so that there are as many shards to shuffle as in data of larger samples."""
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        for x in range(self.num_samples):
+            yield {"x": x}
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, self.num_samples, self.batch_rows):
+            stop = min(start + self.batch_rows, self.num_samples)
+            yield {"x": np.arange(start, stop, dtype=np.int64)}
+
+
+@dataclass(frozen=True, slots=True)
 class _Tokens:
     tokens: NDArray[np.uint16]
     columns: Mapping[str, str]
     payload_bytes: int
     batch_rows: int = 1024
+    shard_bytes: int = 1 << 26
 
     def samples(self) -> Iterator[dict[str, Any]]:
         for row in self.tokens:
@@ -90,6 +117,7 @@ class _Blobs:
     columns: Mapping[str, str]
     payload_bytes: int
     batch_rows: int = 64
+    shard_bytes: int = 1 << 26
 
     def samples(self) -> Iterator[dict[str, Any]]:
         blobs, num_blobs = self.blobs, len(self.blobs)
@@ -106,11 +134,16 @@ class _Blobs:
 def make_work(task: Task) -> Work:
     """Make the data of `task`: equal in every process, whatever its numpy version."""
     makers: dict[str, Callable[[int, np.random.Generator], Work]] = {
+        "counts": _make_counts,
         "ints": _make_ints,
         "tokens": _make_tokens,
         "blobs": _make_blobs,
     }
     return makers[task.work](task.num_samples, np.random.Generator(np.random.PCG64(task.seed)))
+
+
+def _make_counts(num_samples: int, _rng: np.random.Generator) -> _Counts:
+    return _Counts(num_samples, {"x": "int64"}, 8 * num_samples)
 
 
 def _make_ints(num_samples: int, rng: np.random.Generator) -> _Ints:

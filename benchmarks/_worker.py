@@ -12,13 +12,14 @@ import importlib.metadata
 import json
 import os
 import platform
+import resource
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from _spec import Task
+from _spec import Outcome, Task
 
 if TYPE_CHECKING:
     from _spec import Timed
@@ -55,7 +56,9 @@ def _take_stdout() -> TextIO:
 
 def _prepare(request: dict[str, Any]) -> Timed:
     module = importlib.import_module(f"contenders.{request['module']}")
-    timed: Timed = module.prepare(Task(**request["task"]), request["options"])
+    timed: Timed = module.prepare(
+        Task(**request["task"]), request["options"], Path(request["shared"])
+    )
     # What the preparation made lives to the end; no collection of the timed part looks at it again.
     gc.collect()
     gc.freeze()
@@ -79,13 +82,14 @@ def _measure(timed: Timed, out: Path, *, count: bool) -> dict[str, Any]:
     rss_before = _reset_peak_rss()
     cpu_before = _cpu_seconds()
     start = time.perf_counter()
-    timed.run(out)
+    outcome = timed.run(out) or Outcome()
     seconds = time.perf_counter() - start
     cpu_seconds = _cpu_seconds() - cpu_before
     rss_peak = _status_bytes("VmHWM")
     files = [path for path in out.rglob("*") if path.is_file()]
     return {
-        "seconds": seconds,
+        "seconds": seconds if outcome.seconds is None else outcome.seconds,
+        "num_done": outcome.num_samples,
         "cpu_seconds": cpu_seconds,
         "sync_seconds": _sync(files),
         "rss_before_bytes": rss_before,
@@ -110,8 +114,8 @@ def _sync(files: list[Path]) -> float:
 
 def _cpu_seconds() -> float:
     """User and system time of this process and of those of its children that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def _reset_peak_rss() -> int | None:

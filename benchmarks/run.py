@@ -11,6 +11,7 @@ import fnmatch
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,8 +22,7 @@ from _machine import machine_record
 from _process import ROOT
 from _report import markdown, publish, summarize, write_files
 from _runner import Settings, run_case
-from _spec import Case
-from scenarios import write
+from scenarios import read, start, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-SCENARIOS: tuple[Scenario, ...] = (*write.SCENARIOS,)
+SCENARIOS: tuple[Scenario, ...] = (*write.SCENARIOS, *read.SCENARIOS, *start.SCENARIOS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +66,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--contenders", action="append", metavar="PATTERN", help="only these; may be repeated"
     )
     parser.add_argument(
-        "--cases", action="append", metavar="PATTERN", help="only these: raw, zstd:1, zstd:3"
+        "--cases",
+        action="append",
+        metavar="PATTERN",
+        help="only these: raw, zstd:1, zstd:3, or data: ints, tokens, blobs",
     )
     parser.add_argument("--publish", action="store_true", help="put the tables into RESULTS.md")
     parser.add_argument("--results", type=Path, default=ROOT / "bench-results", metavar="FOLDER")
@@ -88,7 +91,8 @@ def _matches(name: str, patterns: Sequence[str] | None) -> bool:
 def _run_scenario(scenario: Scenario, options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """Measure all chosen cases; the file is written after each, so a stopped run keeps the rest."""
     with tempfile.TemporaryDirectory(prefix="streaming-bench-", dir=options.work_dir) as folder:
-        settings = Settings(options.runs, Path(folder), options.results / "logs", _say)
+        logs = options.results / "logs" / scenario.name
+        settings = Settings(options.runs, Path(folder), logs, _say)
         document: dict[str, Any] = {
             "scenario": scenario.name,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -98,12 +102,12 @@ def _run_scenario(scenario: Scenario, options: argparse.Namespace) -> tuple[dict
             "cases": [],
         }
         for case in scenario.quick_cases if options.quick else scenario.cases:
-            if not _matches(case.task.name, options.cases):
+            if not any(_matches(name, options.cases) for name in (case.task.name, case.task.work)):
                 continue
             chosen = tuple(c for c in case.contenders if _matches(c.name, options.contenders))
-            _say(f"{scenario.name}, {case.task.name}: {len(chosen)} contenders")
-            entries = run_case(Case(case.task, chosen), settings)
-            summaries = [summarize(case.task, entry) for entry in entries]
+            _say(f"{scenario.name}, {case.task.work}, {case.task.name}: {len(chosen)} contenders")
+            entries = run_case(replace(case, contenders=chosen), settings)
+            summaries = [summarize(entry) for entry in entries]
             document["cases"].append({"task": case.task.to_json(), "contenders": summaries})
             write_files(document, options.results)
     return document, write_files(document, options.results)

@@ -55,6 +55,6 @@ class _ArrayRecord:
             reader.close()
 
 
-def prepare(task: Task, options: dict[str, Any]) -> Timed:
+def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:
     """Make the data for a writer with groups of `options["group_size"]`."""
     return _ArrayRecord(make_work(task), task, options["group_size"])

@@ -96,7 +96,7 @@ def _write_ours(work: Work, compression: str | None, out: Path) -> list[Path]:
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 
-def prepare(task: Task, options: dict[str, Any]) -> Timed:
+def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:
     """Write the data once to learn the files, then keep only what `run` needs."""
     work = make_work(task)
     num_threads: int = options["num_threads"]

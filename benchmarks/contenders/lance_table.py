@@ -71,6 +71,6 @@ def _to_arrow(values: Any, *, as_binary: bool) -> pa.Array:  # noqa: ANN401 - an
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
-def prepare(task: Task, options: dict[str, Any]) -> Timed:
+def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:
     """Make the record batches and their schema."""
     return _Lance(make_work(task), task, options)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _spec import Task, Timed
     from _work import Work
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "write_in_order"]
 
 _CHUNK_BYTES = 1 << 26
 _works: list[Work] = []
@@ -74,7 +74,12 @@ def _part(which: tuple[int, int]) -> Iterator[dict[str, Any]]:
                 yield dict(zip(batch, values, strict=True))
 
 
-def prepare(task: Task, options: dict[str, Any]) -> Timed:
+def write_in_order(work: Work, task: Task, out: Path) -> None:
+    """Let one worker of `optimize` write the samples, so that their order stays."""
+    _Optimize(work, task, 1).run(out)
+
+
+def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:
     """Make the data for the writer, or for as many workers as the options ask for."""
     work = make_work(task)
     num_workers = options.get("num_workers")

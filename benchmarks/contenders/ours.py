@@ -66,6 +66,6 @@ def _tables(work: Work) -> list[pa.Table]:
     return [pa.table(batch) for batch in work.batches()]
 
 
-def prepare(task: Task, options: dict[str, Any]) -> Timed:
+def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:
     """Make the data and a writer for it."""
     return _Ours(make_work(task), task, options)

@@ -41,7 +41,7 @@ class _Reference:
         return sum(shard["samples"] for shard in index["shards"])
 
 
-def prepare(task: Task, options: dict[str, Any]) -> Timed:
+def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:
     """Make the data; there are no options."""
     assert not options
     return _Reference(make_work(task), task)

@@ -146,7 +146,7 @@ def _scenario(work: str, title: str, num_samples: int, num_quick: int) -> Scenar
         ),
         cases=_cases(work, num_samples),
         quick_cases=_cases(work, num_quick),
-        baseline=_REFERENCE,
+        baselines=(_REFERENCE,),
     )
 
 
@@ -174,6 +174,6 @@ SCENARIOS = (
         text="Whether more threads finish compressed shards sooner, up to the cores there are.",
         cases=_cores_cases(100_000),
         quick_cases=_cores_cases(200),
-        baseline="streaming-core, max_workers=1",
+        baselines=("streaming-core, max_workers=1",),
     ),
 )

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from streaming_core._format._mds import Encoding, mds_encodings
     from streaming_core._index import ShardTable, load_index
     from streaming_core._store import Store, open_store, register_store
+    from streaming_core._world import World
     from streaming_core.errors import StreamingError
+    from streaming_reader.dataset import StreamingDataset
+    from streaming_reader.loader import StreamingDataLoader
+    from streaming_reader.local import LocalDataset
+    from streaming_reader.stream import Stream, streams_registry
     from streaming_writer import (
         CSVWriter,
         JSONWriter,
@@ -35,11 +40,16 @@ __all__ = [
     "CSVWriter",
     "Encoding",
     "JSONWriter",
+    "LocalDataset",
     "MDSWriter",
     "ShardTable",
     "Store",
+    "Stream",
+    "StreamingDataLoader",
+    "StreamingDataset",
     "StreamingError",
     "TSVWriter",
+    "World",
     "XSVWriter",
     "__version__",
     "errors",
@@ -48,6 +58,7 @@ __all__ = [
     "merge_index",
     "open_store",
     "register_store",
+    "streams_registry",
     "testing",
 ]
 
@@ -56,17 +67,23 @@ _HOMES = {
     "CSVWriter": "streaming_writer",
     "Encoding": "streaming_core._format._mds",
     "JSONWriter": "streaming_writer",
+    "LocalDataset": "streaming_reader.local",
     "MDSWriter": "streaming_writer",
     "ShardTable": "streaming_core._index",
     "Store": "streaming_core._store",
+    "Stream": "streaming_reader.stream",
+    "StreamingDataLoader": "streaming_reader.loader",
+    "StreamingDataset": "streaming_reader.dataset",
     "StreamingError": "streaming_core.errors",
     "TSVWriter": "streaming_writer",
+    "World": "streaming_core._world",
     "XSVWriter": "streaming_writer",
     "load_index": "streaming_core._index",
     "mds_encodings": "streaming_core._format._mds",
     "merge_index": "streaming_writer",
     "open_store": "streaming_core._store",
     "register_store": "streaming_core._store",
+    "streams_registry": "streaming_reader.stream",
 }
 
 

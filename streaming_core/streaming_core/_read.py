@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming_core._codec import digest, digests, hash_names, parse_compression
+from streaming_core._codec import Hasher, hash_names, parse_compression
 from streaming_core._format import Shard, open_shard
 from streaming_core.errors import ChecksumError, ObjectTooLargeError, ShardSizeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from streaming_core._index import FileInfo, ShardInfo, ShardTable
     from streaming_core._store import Buffer, Store
 
-__all__ = ["SUMS", "SUM_ALGORITHM", "fetch_shard", "format_sums", "iterate_samples", "parse_sums"]
+__all__ = [
+    "SUMS",
+    "SUM_ALGORITHM",
+    "FileCheck",
+    "fetch_shard",
+    "format_sums",
+    "iterate_samples",
+    "parse_sums",
+]
 
 SUMS: Final = "checksums.xxh128"
 """The file beside the index with a hash of every shard file, as `xxhsum` writes and checks them."""
@@ -83,44 +91,88 @@ def fetch_shard(
         data = _get(store, packed or raw, sums or {})
         if packed is not None and codec is not None:
             data = codec.decompress(data, raw.bytes, where=packed.basename)
-            _check_hashes(raw, data)
+            check = FileCheck(raw)
+            check.update(data)
+            check.finish(packed.basename)
         files[role] = data
     return open_shard(info, files, allow_unsafe=allow_unsafe)
 
 
+class FileCheck:
+    """Judges the bytes of one file as they come: size, hash beside the index, hashes in the index.
+
+    Example:
+        >>> from streaming_core._index import FileInfo
+        >>> check = FileCheck(FileInfo("a", 3, {"md5": "900150983cd24fb0d6963f7d28e17f72"}))
+        >>> check.update(b"abc")
+        >>> check.finish("memory://a")
+    """
+
+    __slots__ = ("_file", "_hasher", "_sum", "_wanted", "size")
+
+    def __init__(
+        self,
+        file: FileInfo,
+        sums: Mapping[str, str] | None = None,
+        *,
+        hashes: Collection[str] | None = None,
+    ) -> None:
+        """Compare with those `hashes` of the index that are named here, or all that are known."""
+        known = hash_names() if hashes is None else hashes
+        self._file = file
+        self._sum = (sums or {}).get(file.basename)
+        self._wanted = {name: text for name, text in file.hashes.items() if name in known}
+        own = () if self._sum is None else (SUM_ALGORITHM,)
+        self._hasher = Hasher({*self._wanted, *own})
+        self.size = 0
+        """Bytes so far."""
+
+    @property
+    def has_hash(self) -> bool:
+        """Whether more is known than the size, so that a mixture of two versions would show."""
+        return bool(self._wanted) or self._sum is not None
+
+    def update(self, data: Buffer) -> None:
+        """Add bytes."""
+        self._hasher.update(data)
+        self.size += len(data)
+
+    def finish(self, place: str) -> None:
+        """Raise `ShardSizeError` or `ChecksumError` unless this was the file; `place` had it."""
+        file = self._file
+        if self.size != file.bytes:
+            raise self.wrong_size(self.size, place)
+        found = self._hasher.hexdigests()
+        wanted = [("the index", name, text) for name, text in self._wanted.items()]
+        if self._sum is not None:
+            wanted.insert(0, (SUMS, SUM_ALGORITHM, self._sum))
+        for source, name, text in wanted:
+            if found[name] != text.lower():
+                msg = (
+                    f"{file.basename}: the {name} in {place} is {found[name]}, {source} says "
+                    f"{text}; its bytes have changed since it was written"
+                )
+                raise ChecksumError(msg)
+
+    def wrong_size(self, came: int | None, place: str) -> ShardSizeError:
+        """Return the error that says how many bytes came from `place`; None for too many."""
+        size = "more" if came is None else came
+        return ShardSizeError(
+            f"{self._file.basename}: the file in {place} has {size} bytes, the index says "
+            f"{self._file.bytes}; it was cut short, or belongs to another version of the data set. "
+            "Fetch or write it again"
+        )
+
+
 def _get(store: Store, file: FileInfo, sums: Mapping[str, str]) -> bytes:
+    check = FileCheck(file, sums)
     try:
         data = store.get(file.basename, max_bytes=file.bytes)
-    except ObjectTooLargeError:
-        data = None
-    if data is None or len(data) != file.bytes:
-        size = "more" if data is None else len(data)
-        msg = (
-            f"{file.basename}: the file in {store.url} has {size} bytes, the index says "
-            f"{file.bytes}; it was cut short, or belongs to another version of the data set. Fetch "
-            "or write it again"
-        )
-        raise ShardSizeError(msg)
-    wanted = sums.get(file.basename)
-    if wanted is not None and (came := digest(SUM_ALGORITHM, [data])) != wanted:
-        msg = (
-            f"{file.basename}: the {SUM_ALGORITHM} is {came}, {SUMS} says {wanted}; its bytes have "
-            "changed since it was written"
-        )
-        raise ChecksumError(msg)
-    _check_hashes(file, data)
+    except ObjectTooLargeError as error:
+        raise check.wrong_size(None, store.url) from error
+    check.update(data)
+    check.finish(store.url)
     return data
-
-
-def _check_hashes(file: FileInfo, data: Buffer) -> None:
-    known = [name for name in file.hashes if name in hash_names()]
-    for name, came in digests(known, [data]).items():
-        if came != file.hashes[name].lower():
-            msg = (
-                f"{file.basename}: the {name} is {came}, the index says {file.hashes[name]}; "
-                "its bytes have changed since it was written"
-            )
-            raise ChecksumError(msg)
 
 
 def iterate_samples(

@@ -14,6 +14,7 @@ from typing import ClassVar
 __all__ = [
     "AccessDeniedError",
     "AlreadyExistsError",
+    "CheckpointError",
     "ChecksumError",
     "DecompressionError",
     "IndexInvalidError",
@@ -22,6 +23,7 @@ __all__ = [
     "MissingExtraError",
     "ObjectNotFoundError",
     "ObjectTooLargeError",
+    "OrderError",
     "OutputBusyError",
     "OutputNotEmptyError",
     "Problem",
@@ -30,11 +32,13 @@ __all__ = [
     "SampleError",
     "SchemaError",
     "ShardCorruptError",
+    "ShardFetchError",
     "ShardSizeError",
     "StoreError",
     "StreamingError",
     "UnsafeEncodingError",
     "UnsafeKeyError",
+    "WaitTimeoutError",
     "WriterStateError",
 ]
 
@@ -75,6 +79,12 @@ class UnsafeEncodingError(StreamingError, PermissionError):
     """Data that needs an encoding able to run code (`pkl`), without permission by name."""
 
     kind = "unsafe-encoding"
+
+
+class OrderError(StreamingError, ValueError):
+    """Settings of order, weights, batches or world that do not go together, or a place outside."""
+
+    kind = "order"
 
 
 class MissingExtraError(StreamingError, ImportError):
@@ -180,6 +190,21 @@ class WriterStateError(StreamingError, RuntimeError):
     kind = "writer-state"
 
 
+# --- reading --------------------------------------------------------------------------------------
+
+
+class CheckpointError(StreamingError, ValueError):
+    """A checkpoint that does not belong to this data set or its settings; says what differs."""
+
+    kind = "checkpoint"
+
+
+class WaitTimeoutError(StreamingError, TimeoutError):
+    """A wait that reached its deadline; says what it waited for, and who has it if known."""
+
+    kind = "wait-timeout"
+
+
 # --- storage --------------------------------------------------------------------------------------
 
 
@@ -223,3 +248,23 @@ class UnsafeKeyError(StoreError, ValueError):
     """A key that is no safe relative name, is reserved, or leads out of the store's folder."""
 
     kind = "unsafe-key"
+
+
+class ShardFetchError(StoreError):
+    """A shard could not be brought from its store; the message ends with the last cause."""
+
+    kind = "shard-fetch"
+
+    def __init__(
+        self, message: str, *, shard: int = -1, basename: str = "", url: str = "", attempts: int = 0
+    ) -> None:
+        """Keep what a program needs; a pickled copy has it too, though not the chained cause."""
+        super().__init__(message)
+        self.shard = shard
+        """Its number in the index, from 0."""
+        self.basename = basename
+        """The file that was wanted."""
+        self.url = url
+        """The store it was wanted from."""
+        self.attempts = attempts
+        """How many requests were made for it."""

@@ -47,11 +47,13 @@ PUBLIC = {
         "SampleError",
         "SchemaError",
         "ShardCorruptError",
+        "ShardFetchError",
         "ShardSizeError",
         "StoreError",
         "StreamingError",
         "UnsafeEncodingError",
         "UnsafeKeyError",
+        "WaitTimeoutError",
         "WriterStateError",
     ],
     "streaming_core.testing": [

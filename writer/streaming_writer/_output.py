@@ -10,16 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Store, open_store
+from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Retry, Store, open_store
 from streaming_core._store._os_errors import mapped_errors
-from streaming_core.errors import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    ObjectNotFoundError,
-    OutputNotEmptyError,
-    SchemaError,
-    StoreError,
-)
+from streaming_core.errors import OutputNotEmptyError, SchemaError, StoreError
 from streaming_writer._journal import Journal
 from streaming_writer._requests import put_checked, side_by_side
 
@@ -68,8 +61,8 @@ class Output:
     def __init__(self, stores: Sequence[Store], *, retry: int) -> None:
         """Try each put up to `retry` times, at least once."""
         self.stores = tuple(stores)
-        self._tries = max(1, retry)
         self._over = threading.Event()
+        self._retry = Retry(retry, first_pause=_FIRST_PAUSE_SECONDS, stop=self._over)
 
     @property
     def first(self) -> Store:
@@ -142,17 +135,8 @@ class Output:
         return self._retried(store, lambda: {info.key: info.size for info in store.list(prefix)})
 
     def _retried(self, store: Store, act: Callable[[], _T]) -> _T:
-        for attempt in range(self._tries):
-            try:
-                return act()
-            except (AccessDeniedError, AlreadyExistsError, ObjectNotFoundError):
-                raise
-            except StoreError:
-                # A full or broken disk does not get better by asking again; a network may.
-                if isinstance(store, LocalStore) or attempt + 1 == self._tries:
-                    raise
-                self._over.wait(_FIRST_PAUSE_SECONDS * 2**attempt)
-        raise AssertionError
+        # A full or broken disk does not get better by asking again; a network may.
+        return act() if isinstance(store, LocalStore) else self._retry.call(act)
 
     def give_up(self) -> None:
         """Let no pause between two tries last any longer."""

@@ -1,6 +1,7 @@
 """The kinds of shard: how samples become records, and records files."""
 
+from streaming_core._format._gather import Part, gather
 from streaming_core._format._open import open_shard
 from streaming_core._format._shard import Shard
 
-__all__ = ["Shard", "open_shard"]
+__all__ = ["Part", "Shard", "gather", "open_shard"]

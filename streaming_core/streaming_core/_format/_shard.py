@@ -28,25 +28,26 @@ class Shard(Sequence[dict[str, Any]]):
     """The samples of one shard whose raw bytes lie in memory or in a mapping.
 
     Threads may share it. It keeps the bytes alive and copies no more of them than the columns of
-    one sample. Samples are decoded when they are asked for; `ShardCorruptError` names the shard,
-    the byte and what is wrong there.
+    one sample. Samples are decoded when they are asked for, and are the caller's own;
+    `ShardCorruptError` names the shard, the byte and what is wrong there.
     """
 
-    __slots__ = ("_data", "_name", "_offsets")
+    __slots__ = ("_count", "_data", "_name", "_offsets")
 
     def __init__(self, name: str, data: memoryview, offsets: NDArray[np.uint32]) -> None:
         """Take checked `offsets` into `data`: the start of each record, and the end of the last."""
         self._name = name
         self._data = data
         self._offsets = offsets
+        self._count = len(offsets) - 1
 
     @abstractmethod
-    def _decode(self, record: memoryview) -> dict[str, Any]:
-        """Return the sample of a record; `ValueError` where it is none."""
+    def _decode(self, row: int) -> dict[str, Any]:
+        """Return sample `row`, which there is; `ValueError` where its record is none."""
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        return len(self._offsets) - 1
+        return self._count
 
     def record(self, row: int) -> bytes:
         """Return the bytes of sample `row`, counted from 0."""
@@ -54,28 +55,36 @@ class Shard(Sequence[dict[str, Any]]):
 
     def row(self, row: int) -> dict[str, Any]:
         """Return sample `row`, counted from 0, as a dict by column."""
-        record = self._view(row)
+        if not 0 <= row < self._count:
+            raise self.no_row(row)
         try:
-            return self._decode(record)
+            return self._decode(row)
         except (ValueError, RecursionError) as error:
-            msg = f"{self._name}, byte {int(self._offsets[row])}: sample {row}: {error}"
-            raise ShardCorruptError(msg) from error
+            raise self.corrupt(row, error) from error
+
+    def corrupt(self, row: int, error: object) -> ShardCorruptError:
+        """Return the error that says where sample `row` lies, and with `error` what is wrong."""
+        at = int(self._offsets[row])
+        return ShardCorruptError(f"{self._name}, byte {at}: sample {row}: {error}")
+
+    def no_row(self, row: int) -> IndexError:
+        """Return the error for a sample that the shard does not have."""
+        return IndexError(f"{self._name}: no sample {row}, the shard has {self._count}")
 
     def _view(self, row: int) -> memoryview:
-        if not 0 <= row < len(self):
-            msg = f"{self._name}: no sample {row}, the shard has {len(self)}"
-            raise IndexError(msg)
-        return self._data[int(self._offsets[row]) : int(self._offsets[row + 1])]
+        if not 0 <= row < self._count:
+            raise self.no_row(row)
+        return self._data[self._offsets.item(row) : self._offsets.item(row + 1)]
 
     def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - the sequence protocol's overloads
         """Return one sample, or the list of those in a slice."""
         if isinstance(row, slice):
-            return [self.row(i) for i in range(*row.indices(len(self)))]
-        return self.row(row + len(self) if -len(self) <= row < 0 else row)
+            return [self.row(i) for i in range(*row.indices(self._count))]
+        return self.row(row + self._count if -self._count <= row < 0 else row)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples in order."""
-        return map(self.row, range(len(self)))
+        return map(self.row, range(self._count))
 
 
 def offset_table(lengths: Sequence[int] | NDArray[np.int64], start: int, tail: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streaming_core._index._dump import dump_index, dump_table
+from streaming_core._index._judge import INDEX_NAME
 from streaming_core._index._load import load_index
 from streaming_core._index._merge import merge_tables
 from streaming_core._index._packed import PackedStrings
@@ -13,6 +14,7 @@ from streaming_core._index._table import ShardTable
 
 __all__ = [
     "FORMATS",
+    "INDEX_NAME",
     "MAX_INDEX_BYTES",
     "META_FORMATS",
     "ROLES",

@@ -7,16 +7,20 @@ from streaming_core._store._local import LocalStore
 from streaming_core._store._lock import LOCK_NAME, FolderLock
 from streaming_core._store._memory import MemoryStore
 from streaming_core._store._resolve import open_store, public_url, register_store
+from streaming_core._store._retry import Attempts, Retry, is_final
 
 __all__ = [
     "LOCK_NAME",
+    "Attempts",
     "Buffer",
     "ByteRange",
     "FolderLock",
     "LocalStore",
     "MemoryStore",
     "ObjectInfo",
+    "Retry",
     "Store",
+    "is_final",
     "open_store",
     "public_url",
     "register_store",

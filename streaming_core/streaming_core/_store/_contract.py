@@ -10,9 +10,10 @@ from streaming_core.errors import ObjectTooLargeError, RangeError, UnsafeKeyErro
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
 __all__ = [
+    "PIECE_BYTES",
     "Buffer",
     "ByteRange",
     "ObjectInfo",
@@ -22,11 +23,16 @@ __all__ = [
     "check_prefix",
     "check_ranges",
     "check_size",
+    "check_start",
     "resolve_ranges",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes to store; a NumPy array comes as `array.data`, and any shape or item type is taken."""
+
+PIECE_BYTES = 1 << 20
+"""How much a store hands over at a time when it streams: large enough that the calls cost nothing,
+small enough that it stays in the processor's cache until it was hashed and written."""
 
 ByteRange: TypeAlias = tuple[int, int | None]
 """`(start, stop)`, end-exclusive; `(start, None)` runs to the end, `(-n, None)` is the last n."""
@@ -84,6 +90,23 @@ class Store(Protocol):
         Raises:
             ObjectNotFoundError: There is no such object.
             RangeError: A range is malformed or not fully inside the object.
+        """
+        ...
+
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield the object's bytes from `start` to its end, piece by piece, all of one version.
+
+        A piece is read-only, of about one MiB, and valid until the next is asked for: the store
+        may use one buffer for all. Errors come with the first piece at the latest, but for those of
+        the connection: an object that ends early or changes on the way is an error, never a
+        shorter or mixed result. Closing the generator (`contextlib.closing`) lets everything go.
+
+        Raises:
+            ObjectNotFoundError: There is none.
+            RangeError: It has less than `start` bytes; exactly as many give no piece.
+            ObjectTooLargeError: It has more than `max_bytes` bytes in all; nothing was read.
         """
         ...
 
@@ -152,6 +175,20 @@ def check_size(size: int, max_bytes: int | None, *, url: str, key: str) -> None:
             "allowed; nothing was read. Check that it is the file you mean"
         )
         raise ObjectTooLargeError(msg)
+
+
+def check_start(start: int, size: int, *, url: str, key: str) -> None:
+    """Raise `RangeError` unless a stream of an object of `size` bytes can begin at `start`.
+
+    Example:
+        >>> check_start(10, 10, url="memory://a", key="x")
+    """
+    if not 0 <= start <= size:
+        msg = (
+            f"stream {key!r} in {url}: byte {start} is not inside the object of {size} bytes; the "
+            "object is shorter than expected, or is another one"
+        )
+        raise RangeError(msg)
 
 
 def check_ranges(ranges: Iterable[ByteRange], *, url: str, key: str) -> None:

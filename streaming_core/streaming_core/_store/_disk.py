@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["make_folders", "open_to_read", "publish", "read_at", "sync_folder"]
+__all__ = ["make_folders", "open_to_read", "publish", "read_at", "read_into", "sync_folder"]
 
 # Absent on some systems, where they are not needed.
 _BINARY: int = getattr(os, "O_BINARY", 0)
@@ -195,6 +195,26 @@ def read_at(handle: int, start: int, count: int) -> bytes:
         parts.append(part)
         missing -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_into(handle: int, start: int, view: memoryview) -> None:
+    """Fill `view` with the bytes from `start` on; raise `OSError` if the file ends before."""
+    missing = len(view)
+    while missing:
+        at = len(view) - missing
+        count = _read_some_into(handle, start + at, view[at : at + _MAX_CALL_BYTES])
+        if not count:
+            msg = f"the file ends {missing} bytes early; it was cut while it was read"
+            raise OSError(errno.EIO, msg)
+        missing -= count
+
+
+def _read_some_into(handle: int, start: int, view: memoryview) -> int:
+    if not hasattr(os, "preadv"):  # Windows, and macOS before 11
+        part = _read_some(handle, start, len(view))
+        view[: len(part)] = part
+        return len(part)
+    return os.preadv(handle, [view], start)
 
 
 def _read_some(handle: int, start: int, count: int) -> bytes:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from streaming_core._names import name_problem
 from streaming_core._store._contract import (
+    PIECE_BYTES,
     Buffer,
     ByteRange,
     ObjectInfo,
@@ -26,16 +27,24 @@ from streaming_core._store._contract import (
     check_prefix,
     check_ranges,
     check_size,
+    check_start,
     resolve_ranges,
 )
-from streaming_core._store._disk import make_folders, open_to_read, publish, read_at, sync_folder
+from streaming_core._store._disk import (
+    make_folders,
+    open_to_read,
+    publish,
+    read_at,
+    read_into,
+    sync_folder,
+)
 from streaming_core._store._lock import LOCK_NAME, FolderLock, is_locked_here
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core._store._temp import is_temp, owner_is_gone
 from streaming_core.errors import SchemaError, UnsafeKeyError, WriterStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
 __all__ = ["LocalStore", "local_from_url"]
 
@@ -116,6 +125,27 @@ class LocalStore:
                 return [read_at(handle, start, stop - start) for start, stop in resolved]
             finally:
                 os.close(handle)
+
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield the file from `start` on; see `Store.stream`. One buffer serves all pieces."""
+        path = self._locate(key, "stream")
+        with mapped_errors(self.url, key, "stream"):
+            handle, state = open_to_read(path)
+        try:
+            check_size(state.st_size, max_bytes, url=self.url, key=key)
+            check_start(start, state.st_size, url=self.url, key=key)
+            buffer = memoryview(bytearray(min(PIECE_BYTES, state.st_size - start)))
+            for at in range(start, state.st_size, PIECE_BYTES):
+                piece = buffer[: state.st_size - at]
+                with mapped_errors(self.url, key, "stream"):
+                    read_into(handle, at, piece)
+                yield piece.toreadonly()
+            with mapped_errors(self.url, key, "stream"):
+                _check_unchanged(state, os.fstat(handle))
+        finally:
+            os.close(handle)
 
     def head(self, key: str) -> ObjectInfo:
         """Return size and etag of the file; see `Store.head`."""
@@ -286,6 +316,12 @@ def _info(key: str, state: os.stat_result) -> ObjectInfo:
     return ObjectInfo(
         key, state.st_size, f"{state.st_ino:x}-{state.st_mtime_ns:x}-{state.st_size:x}"
     )
+
+
+def _check_unchanged(before: os.stat_result, after: os.stat_result) -> None:
+    """Raise `OSError` if somebody wrote into the open file, instead of putting a new one there."""
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise OSError(errno.ESTALE, "the file was changed while it was read")
 
 
 def _listing_key(top: str, entry: os.DirEntry[str]) -> str:

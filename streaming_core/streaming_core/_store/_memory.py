@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from streaming_core._names import name_problem
 from streaming_core._store._contract import (
+    PIECE_BYTES,
     Buffer,
     ByteRange,
     ObjectInfo,
@@ -19,13 +20,14 @@ from streaming_core._store._contract import (
     check_prefix,
     check_ranges,
     check_size,
+    check_start,
     resolve_ranges,
 )
 from streaming_core.errors import AlreadyExistsError, ObjectNotFoundError, SchemaError
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
 __all__ = ["MemoryStore", "memory_from_url"]
 
@@ -89,6 +91,16 @@ class MemoryStore:
         data = self._find(key, "get_ranges")[0]
         resolved = resolve_ranges(ranges, len(data), url=self.url, key=key)
         return [data[start:stop] for start, stop in resolved]
+
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield views of the object as it is at the first piece; see `Store.stream`."""
+        data = memoryview(self._find(key, "stream")[0])
+        check_size(len(data), max_bytes, url=self.url, key=key)
+        check_start(start, len(data), url=self.url, key=key)
+        for at in range(start, len(data), PIECE_BYTES):
+            yield data[at : at + PIECE_BYTES]
 
     def head(self, key: str) -> ObjectInfo:
         """Return size and etag of the object; see `Store.head`."""

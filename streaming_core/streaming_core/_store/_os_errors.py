@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mapped_errors", "store_error"]
 
-_READS = frozenset({"get", "get_ranges", "head"})
+_READS = frozenset({"get", "get_ranges", "head", "stream"})
 _CLASSES: dict[int, type[StoreError]] = {
     errno.EACCES: AccessDeniedError,
     errno.EPERM: AccessDeniedError,
@@ -34,6 +34,7 @@ _HINTS = {
     errno.ENOTSUP: f"The file system cannot do this; {_NO_LINKS}",
     errno.EOPNOTSUPP: f"The file system cannot do this; {_NO_LINKS}",
     errno.ENOSYS: f"The file system cannot do this; {_NO_LINKS}",
+    errno.ENOLCK: "The file system has no locks; choose a folder on a local disk",
     errno.EROFS: "The file system is mounted read-only; choose another folder",
     errno.ENOSPC: "Free space (or inodes) there, or choose another folder",
     errno.EDQUOT: "Raise the quota, free space there, or choose another folder",

@@ -27,7 +27,7 @@ __all__ = [
     "Verb",
 ]
 
-Verb: TypeAlias = Literal["get", "get_ranges", "head", "list", "put", "delete"]
+Verb: TypeAlias = Literal["get", "get_ranges", "stream", "head", "list", "put", "delete"]
 """The requests that a store makes; `child` makes none."""
 
 
@@ -51,7 +51,7 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """The body ends early: what a read returns (each range of it), or what a put stores."""
+    """The body ends early and without a word: what a read returns (each range), or a put stores."""
 
     num_bytes: int
     """Where it is cut; a shorter body stays whole."""
@@ -62,7 +62,8 @@ class FlipBit:
     """One bit of the body is wrong: of what a read returns (the first range), or a put stores."""
 
     bit: int = 0
-    """Its number, modulo the body's bits; bit 0 is the lowest of the first byte."""
+    """Its number, modulo the body's bits; bit 0 is the lowest of the first byte. In a stream it is
+    counted in the whole object, wherever the stream starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Die:
-    """The connection of a put breaks after `num_bytes` of the body; the put raises `StoreError`."""
+    """The connection of a put or a stream breaks after `num_bytes`: it raises `StoreError`."""
 
     num_bytes: int
     """How much has been sent; more than the body means: all of it, but not the end mark."""
@@ -99,7 +100,8 @@ class Kill:
 Action: TypeAlias = Raise | Truncate | FlipBit | Delay | Die | LoseResponse | Kill
 """What can go wrong."""
 
-_BODY_VERBS = frozenset({"get", "get_ranges", "put", "*"})
+_BODY_VERBS = frozenset({"get", "get_ranges", "stream", "put", "*"})
+_LONG_VERBS = frozenset({"put", "stream", "*"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Fault:
         if isinstance(self.action, (Truncate, FlipBit)):
             wanted = _BODY_VERBS
         elif isinstance(self.action, Die):
-            wanted = frozenset({"put", "*"})
+            wanted = _LONG_VERBS
         if wanted is not None and self.verb not in wanted:
             msg = (
                 f"{type(self.action).__name__} cannot happen at {self.verb!r}; it can at "
@@ -144,7 +146,7 @@ class Fault:
         """Tell whether `call` counts for this fault."""
         if isinstance(self.action, (Truncate, FlipBit)) and call.verb not in _BODY_VERBS:
             return False
-        if isinstance(self.action, Die) and call.verb != "put":
+        if isinstance(self.action, Die) and call.verb not in _LONG_VERBS:
             return False
         return self.verb in {"*", call.verb} and fnmatchcase(call.key, self.key)
 

@@ -6,6 +6,7 @@ import builtins
 import copy
 import os
 import signal
+from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from streaming_core.testing._faults import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from streaming_core._store import Buffer, ByteRange, ObjectInfo, Store
     from streaming_core.testing._faults import Action, Verb
@@ -106,6 +107,30 @@ class FaultStore:
         self._leave("get_ranges", key, actions)
         return parts
 
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield the inner store's pieces, unless a fault says otherwise.
+
+        It is recorded, and delays and errors happen, when the first piece is asked for.
+        """
+        actions = self._enter("stream", key)
+        flips = [action.bit for action in actions if isinstance(action, FlipBit)]
+        bits = 8 * self._inner.head(key).size if flips else 0
+        flips = [bit % bits for bit in flips] if bits else []
+        at = start
+        with closing(self._inner.stream(key, start=start, max_bytes=max_bytes)) as pieces:
+            for piece in pieces:
+                end = _stream_end(actions, start)
+                body = _flipped(piece, at, flips)[: None if end is None else max(end - at, 0)]
+                at += len(body)
+                if len(body):
+                    yield body
+                if len(body) < len(piece):
+                    break
+        self._break(key, at - start, actions)
+        self._leave("stream", key, actions)
+
     def head(self, key: str) -> ObjectInfo:
         """Return what the inner store knows, unless a fault says otherwise."""
         actions = self._enter("head", key)
@@ -171,6 +196,15 @@ class FaultStore:
                 )
                 raise StoreError(msg)
 
+    def _break(self, key: str, num_bytes: int, actions: Sequence[Action]) -> None:
+        """End a stream by an error if it was scripted to break."""
+        if any(isinstance(action, Die) for action in actions):
+            msg = (
+                f"stream {key!r} in {self.url}: the connection broke after {num_bytes} bytes "
+                "(scripted fault)"
+            )
+            raise StoreError(msg)
+
     def _die(self, key: str, buffers: Sequence[Buffer], action: Die) -> None:
         body = _joined(buffers)[: action.num_bytes]
         if action.leaves_partial:
@@ -184,6 +218,21 @@ class FaultStore:
 
 def _joined(buffers: Iterable[Buffer]) -> bytes:
     return b"".join(memoryview(buffer).tobytes() for buffer in buffers)
+
+
+def _stream_end(actions: Iterable[Action], start: int) -> int | None:
+    """Return the byte of the object at which a stream from `start` on ends early, or None."""
+    cuts = [action.num_bytes for action in actions if isinstance(action, (Truncate, Die))]
+    return start + min(cuts) if cuts else None
+
+
+def _flipped(piece: memoryview, at: int, bits: Iterable[int]) -> memoryview:
+    """Return the piece that begins at byte `at` of its object, with those bits of it flipped."""
+    body = bytearray(piece)
+    for bit in bits:
+        if at <= bit // 8 < at + len(body):
+            body[bit // 8 - at] ^= 1 << bit % 8
+    return memoryview(body).toreadonly()
 
 
 def _damaged(body: bytes, actions: Iterable[Action]) -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from streaming_core._store import Buffer, ByteRange, ObjectInfo, Store
 
@@ -90,6 +91,16 @@ class LatencyStore:
         parts = self._inner.get_ranges(key, ranges)
         self._wait(sum(map(len, parts)))
         return parts
+
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield what the inner store yields, each piece as late as its bytes need."""
+        self._wait(0)
+        with closing(self._inner.stream(key, start=start, max_bytes=max_bytes)) as pieces:
+            for piece in pieces:
+                self._awake.wait(self.delay_seconds(len(piece)) - self._seconds_per_request)
+                yield piece
 
     def head(self, key: str) -> ObjectInfo:
         """Return what the inner store returns, later."""

@@ -2,16 +2,13 @@
 
 from streaming_core._format._mds._arrays import DTYPE_CODES, ArrayEncoding, array_header, as_array
 from streaming_core._format._mds._encoding import Encoding, came
+from streaming_core._format._mds._gather import gather_mds
 from streaming_core._format._mds._objects import Str
-from streaming_core._format._mds._record import (
-    DECODE_ERRORS,
-    MDSColumns,
-    config_bytes,
-    encode_value,
-)
+from streaming_core._format._mds._record import MDSColumns, config_bytes, encode_value
 from streaming_core._format._mds._registry import mds_encodings
 from streaming_core._format._mds._scalars import Int, Scalar
 from streaming_core._format._mds._shard import MDSShard, shard_header
+from streaming_core._format._mds._values import DECODE_ERRORS
 
 __all__ = [
     "DECODE_ERRORS",
@@ -28,6 +25,7 @@ __all__ = [
     "came",
     "config_bytes",
     "encode_value",
+    "gather_mds",
     "mds_encodings",
     "shard_header",
 ]

@@ -13,7 +13,7 @@ from streaming_core._format._mds._encoding import Encoding, came, is_a
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DTYPE_CODES", "ArrayEncoding", "array_header", "as_array"]
+__all__ = ["DIM_TYPES", "DTYPES", "DTYPE_CODES", "ArrayEncoding", "array_header", "as_array"]
 
 DTYPE_CODES = {
     "uint8": 8,
@@ -30,8 +30,11 @@ DTYPE_CODES = {
 }
 """The element types an array column can hold, with their codes in the format."""
 
-_DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in DTYPE_CODES.items()}
-_DIM_TYPES = ("<u1", "<u2", "<u4", "<u8")
+DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in DTYPE_CODES.items()}
+"""The element types by code."""
+DIM_TYPES = ("<u1", "<u2", "<u4", "<u8")
+"""The types that the dimensions of a shape can have, by the low bits of the byte before them."""
+
 _MAX_NDIM = 63
 
 
@@ -40,7 +43,7 @@ def array_header(dtype_code: int | None, shape: tuple[int, ...]) -> bytes:
     """Return what precedes the values: the type code (unless the column fixes it) and the shape."""
     largest = max(shape, default=0)
     width = next(w for w in range(4) if largest < 1 << (8 << w))
-    dims = np.array(shape, _DIM_TYPES[width]).tobytes()
+    dims = np.array(shape, DIM_TYPES[width]).tobytes()
     head = bytes([len(shape) << 2 | width])
     return (b"" if dtype_code is None else bytes([dtype_code])) + head + dims
 
@@ -78,7 +81,7 @@ class ArrayEncoding(Encoding):
 
     def __init__(self, dtype: str | None = None, shape: tuple[int, ...] | None = None) -> None:
         """Fix the element type, and with it possibly the shape."""
-        self.dtype = None if dtype is None else _DTYPES[DTYPE_CODES[dtype]]
+        self.dtype = None if dtype is None else DTYPES[DTYPE_CODES[dtype]]
         self.shape = shape
         if self.dtype is not None and shape is not None:
             self.size = self.dtype.itemsize * math.prod(shape)
@@ -131,7 +134,7 @@ class ArrayEncoding(Encoding):
         at = 0
         dtype = self.dtype
         if dtype is None:
-            dtype = _DTYPES.get(data[0]) if data else None
+            dtype = DTYPES.get(data[0]) if data else None
             if dtype is None:
                 msg = f"not the code of an element type: {data[:1].hex() or 'no byte at all'}"
                 raise ValueError(msg)
@@ -155,5 +158,5 @@ class ArrayEncoding(Encoding):
         if end > len(data):
             msg = f"the bytes end within the array's shape of {ndim} dimensions"
             raise ValueError(msg)
-        dims = np.frombuffer(data[at + 1 : end], _DIM_TYPES[width])
+        dims = np.frombuffer(data[at + 1 : end], DIM_TYPES[width])
         return tuple(int(dim) for dim in dims), end

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from streaming_core._format._mds._encoding import came
+from streaming_core._format._mds._layout import layout_of
 from streaming_core._format._mds._registry import find_encoding
-from streaming_core.errors import SchemaError
+from streaming_core._format._mds._values import DECODE_ERRORS, fault, reader_of
+from streaming_core.errors import MissingColumnError, SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streaming_core._format._mds._encoding import Encoding
 
-__all__ = ["DECODE_ERRORS", "MDSColumns", "config_bytes", "encode_value"]
-
-DECODE_ERRORS = (
-    ValueError,  # wrong lengths, shapes, UTF-8, JSON, numbers as text
-    RuntimeError,  # among them RecursionError: JSON nested deeper than Python's stack
-    # Pillow's answers to broken images, and what users' encodings may raise on bytes of others.
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    OSError,
-    SyntaxError,
-    TypeError,
-    Warning,  # raised where the user had warnings turned into errors
-    struct.error,
-    zlib.error,
-)
-"""What decoders raise on bytes that are not theirs; the shard's reader says where it was."""
+__all__ = ["MDSColumns", "config_bytes", "encode_value"]
 
 
 class MDSColumns:
@@ -47,7 +33,19 @@ class MDSColumns:
         {'a': 7, 'b': 'x'}
     """
 
-    __slots__ = ("_lengths", "_variable", "encodings", "names", "sizes", "texts")
+    __slots__ = (
+        "_lengths",
+        "_readers",
+        "_variable",
+        "begins",
+        "encodings",
+        "fixed_size",
+        "head_size",
+        "layouts",
+        "names",
+        "sizes",
+        "texts",
+    )
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         """Look every encoding up; `SchemaError` says which column has none."""
@@ -60,6 +58,15 @@ class MDSColumns:
         self.sizes = tuple(encoding.size for encoding in self.encodings)
         self._variable = tuple(i for i, size in enumerate(self.sizes) if size is None)
         self._lengths = struct.Struct(f"<{len(self._variable)}I")
+        self.head_size = self._lengths.size
+        self.fixed_size = self.head_size + sum(size or 0 for size in self.sizes)
+        self.layouts = tuple(map(layout_of, self.encodings))
+        # Where columns begin in records of one size.
+        self.begins = tuple(itertools.accumulate((size or 0 for size in self.sizes), initial=0))
+        self._readers = [
+            (name, size, reader_of(encoding))
+            for name, size, encoding in zip(self.names, self.sizes, self.encodings, strict=True)
+        ]
 
     @property
     def variable(self) -> tuple[int, ...]:
@@ -69,7 +76,7 @@ class MDSColumns:
     @property
     def record_size(self) -> int | None:
         """Bytes of every record, or None where a column's values differ in size."""
-        return None if self._variable else sum(size or 0 for size in self.sizes)
+        return None if self._variable else self.fixed_size
 
     def config(
         self, *, compression: str | None, hashes: tuple[str, ...], size_limit: int | None
@@ -90,6 +97,17 @@ class MDSColumns:
         """Return the columns whose decoding can run code that the data chose."""
         return [n for n, e in zip(self.names, self.encodings, strict=True) if e.unsafe]
 
+    def positions(self, names: Sequence[str] | None) -> Sequence[int]:
+        """Return the positions of columns; `MissingColumnError` where there is no such column."""
+        if names is None:
+            return range(len(self.names))
+        for name in names:
+            if name not in self.names:
+                known = ", ".join(map(repr, self.names))
+                msg = f"no column {name!r}; the shards have {known}"
+                raise MissingColumnError(msg)
+        return [self.names.index(name) for name in names]
+
     def encode(self, sample: Mapping[str, Any]) -> bytes:
         """Return the record of one sample; keys that are no columns are left out.
 
@@ -103,31 +121,30 @@ class MDSColumns:
 
     def decode(self, record: bytes | memoryview) -> dict[str, Any]:
         """Return the sample; `ValueError` says which column is broken, and why."""
-        at = self._lengths.size
-        if at > len(record):
-            msg = f"the record has {len(record)} bytes, fewer than its {at} bytes of lengths"
+        return self.decode_at(memoryview(record), 0, len(record))
+
+    def decode_at(self, data: memoryview, at: int, stop: int) -> dict[str, Any]:
+        """Return the sample whose record lies between `at` and `stop`, as `decode` does."""
+        size = stop - at
+        if self.head_size > size:
+            msg = f"the record has {size} bytes, fewer than its {self.head_size} bytes of lengths"
             raise ValueError(msg)
-        lengths = iter(self._lengths.unpack_from(record))
-        sizes = [next(lengths) if size is None else size for size in self.sizes]
-        if at + sum(sizes) != len(record):
-            msg = f"the columns have {at + sum(sizes)} bytes, but the record has {len(record)}"
+        lengths = self._lengths.unpack_from(data, at)
+        needed = self.fixed_size + sum(lengths)
+        if needed != size:
+            msg = f"the columns have {needed} bytes, but the record has {size}"
             raise ValueError(msg)
+        at += self.head_size
+        variable = iter(lengths)
         sample: dict[str, Any] = {}
-        for name, encoding, size in zip(self.names, self.encodings, sizes, strict=True):
+        for name, width, read in self._readers:
+            end = at + (next(variable) if width is None else width)
             try:
-                sample[name] = encoding.decode(bytes(record[at : at + size]))
+                sample[name] = read(data, at, end)
             except DECODE_ERRORS as error:
-                msg = f"column {name!r:.200}: {_reason(error)}"
-                raise ValueError(msg) from error
-            at += size
+                raise fault(name, error) from error
+            at = end
         return sample
-
-
-def _reason(error: Exception) -> str:
-    """Return the error's text, short whatever it repeats of the data."""
-    text = f"{error!s:.500}"
-    # The text of a KeyError or EOFError says little or nothing on its own.
-    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"
 
 
 def _checked(columns: object) -> Mapping[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 import struct
 from decimal import Decimal
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeGuard
 
 import numpy as np
 
 from streaming_core._format._mds._encoding import Encoding, came, is_a
 
-__all__ = ["SCALARS", "Int", "Scalar", "StrDecimal", "StrFloat", "StrInt"]
+__all__ = ["SCALARS", "Int", "Scalar", "StrDecimal", "StrFloat", "StrInt", "is_scalar"]
 
 _MOST_FLOAT: Final = 10_000
 """Bytes of a float's text; the longest that an exact float has is a tenth of it."""
@@ -105,6 +105,13 @@ SCALARS: dict[str, type[Scalar]] = {
     )
 }
 """The fixed-size numeric encodings by name."""
+
+_OWN: Final = frozenset(SCALARS.values())
+
+
+def is_scalar(encoding: Encoding) -> TypeGuard[Scalar]:
+    """Say whether `encoding` is one of `SCALARS`; what users derive from these may differ."""
+    return type(encoding) in _OWN
 
 
 class Int(Encoding):

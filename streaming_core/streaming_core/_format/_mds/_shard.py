@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from streaming_core._format._mds._direct import Getter, record_getters
 from streaming_core._format._mds._record import MDSColumns
+from streaming_core._format._mds._registry import mds_encodings
 from streaming_core._format._shard import Shard, offset_table, settings_fault
 from streaming_core.errors import ShardCorruptError, UnsafeEncodingError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from streaming_core._index import ShardInfo
+    from streaming_core._format._mds._encoding import Encoding
+    from streaming_core._index import ShardInfo, ShardSchema
     from streaming_core._store import Buffer
 
 __all__ = ["MDSShard", "shard_header"]
@@ -39,9 +43,20 @@ class MDSShard(Shard):
     The header is checked against the index and the file before anything is allocated or decoded:
     `ShardCorruptError` names the shard, the byte, what was wanted and what came. Threads may share
     it. It keeps `data` alive and copies no more of it than the columns of one sample.
+
+    `columns` is one object for all shards of a schema, so that it tells whether they can be
+    gathered together. Samples lie at `offsets` of `bytes`, which begin at `address`; the first one
+    at `first`.
     """
 
-    __slots__ = ("_columns",)
+    __slots__ = (
+        "_getters",
+        "_records",
+        "address",
+        "bytes",
+        "columns",
+        "first",
+    )
 
     def __init__(self, info: ShardInfo, data: Buffer, *, allow_unsafe: bool = False) -> None:
         """Check the header of `data`, the raw bytes of the shard `info`.
@@ -52,10 +67,8 @@ class MDSShard(Shard):
         view = memoryview(data)
         view = view.cast("B") if view.nbytes else memoryview(b"")
         schema = info.schema
-        self._columns = MDSColumns(
-            dict(zip(schema.column_names, schema.column_encodings, strict=True))
-        )
-        unsafe = self._columns.unsafe()
+        self.columns = _columns_of(schema)
+        unsafe = self.columns.unsafe()
         if unsafe and not allow_unsafe:
             msg = (
                 f"{info.raw.basename}: reading column(s) {', '.join(unsafe)} can run code that the "
@@ -63,18 +76,68 @@ class MDSShard(Shard):
                 "(allow_unsafe_types=True)"
             )
             raise UnsafeEncodingError(msg)
-        if schema.column_sizes != self._columns.sizes:
+        if schema.column_sizes != self.columns.sizes:
             text = (
                 f"the index gives column sizes {list(schema.column_sizes)!s:.200}, "
-                f"but the encodings have {list(self._columns.sizes)!s:.200}"
+                f"but the encodings have {list(self.columns.sizes)!s:.200}"
             )
             raise _corrupt(info, 0, text)
         offsets = _checked_offsets(info, view)
         _check_settings(info, view[_WORD * (len(offsets) + 1) : int(offsets[0])])
         super().__init__(info.raw.basename, view, offsets)
+        self.bytes = np.frombuffer(view, np.uint8)
+        self.address: int = self.bytes.__array_interface__["data"][0]
+        self.first = int(offsets[0])
+        self._records: NDArray[np.void] | None = None
+        self._getters: list[tuple[str, Getter]] | None = None
 
-    def _decode(self, record: memoryview) -> dict[str, Any]:
-        return self._columns.decode(record)
+    @property
+    def offsets(self) -> NDArray[np.uint32]:
+        """The place at which each record begins, and the one at which the last ends."""
+        return self._offsets
+
+    @property
+    def records(self) -> NDArray[np.void] | None:
+        """The records as one array of the file's bytes, or None where not all have one size."""
+        size = self.columns.record_size
+        if self._records is None and size and _all_of_size(self._offsets, size):
+            self._records = np.frombuffer(self._data, f"V{size}", self._count, self.first)
+        return self._records
+
+    def _decode(self, row: int) -> dict[str, Any]:
+        getters = self._getters
+        if getters is None:
+            records = self.records
+            getters = [] if records is None else record_getters(self.columns, records)
+            self._getters = getters
+        if getters:
+            return {name: get(row) for name, get in getters}
+        offset = self._offsets.item
+        return self.columns.decode_at(self._data, offset(row), offset(row + 1))
+
+
+def _all_of_size(offsets: NDArray[np.uint32], size: int) -> bool:
+    count = len(offsets) - 1
+    if not count or int(offsets[-1]) - int(offsets[0]) != count * size:
+        return False
+    return bool((np.diff(offsets) == size).all())
+
+
+def _columns_of(schema: ShardSchema) -> MDSColumns:
+    """Return the columns of `schema`, the same object for equal ones."""
+    names, texts = schema.column_names, schema.column_encodings
+    # A user may register another class under the same name.
+    kinds = tuple(mds_encodings.get(t) or mds_encodings.get(t.partition(":")[0]) for t in texts)
+    return _compiled(names, texts, kinds)
+
+
+@lru_cache(maxsize=256)
+def _compiled(
+    names: tuple[str, ...],
+    texts: tuple[str, ...],
+    kinds: tuple[type[Encoding] | None, ...],  # noqa: ARG001 - part of the key
+) -> MDSColumns:
+    return MDSColumns(dict(zip(names, texts, strict=True)))
 
 
 def _corrupt(info: ShardInfo, byte: int, text: str) -> ShardCorruptError:

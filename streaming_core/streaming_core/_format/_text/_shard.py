@@ -71,8 +71,8 @@ class TextShard(Shard):
             raise ShardCorruptError(msg) from error
         super().__init__(info.raw.basename, view, offsets)
 
-    def _decode(self, record: memoryview) -> dict[str, Any]:
-        return {**self._columns.decode(bytes(record))}
+    def _decode(self, row: int) -> dict[str, Any]:
+        return {**self._columns.decode(bytes(self._view(row)))}
 
 
 def open_text_shard(info: ShardInfo, data: Buffer, meta: Buffer) -> TextShard:

@@ -175,7 +175,7 @@ class ObjectContract(Abilities):
 
     # --- what is missing --------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("verb", ["get", "get_ranges", "head"])
+    @pytest.mark.parametrize("verb", ["get", "get_ranges", "stream", "head"])
     def test_reading_what_is_missing_names_key_and_place(self, store: Store, verb: str) -> None:
         """A missing object is `ObjectNotFoundError` and `FileNotFoundError`, with key and URL."""
         store.put("folder/a", [b"body"])

@@ -14,6 +14,7 @@ __all__ = ["REQUESTS"]
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "get": lambda store, key: store.get(key),
     "get_ranges": lambda store, key: store.get_ranges(key, [(0, 1)]),
+    "stream": lambda store, key: list(store.stream(key)),
     "head": lambda store, key: store.head(key),
     "put": lambda store, key: store.put(key, [b"hostile"]),
     "delete": lambda store, key: store.delete(key),

@@ -1,0 +1,90 @@
+"""What may stand between the brackets of a data set."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["checked_ids", "sample_at", "select"]
+
+
+def sample_at(at: int, count: int) -> int:
+    """Return the id that `at` means, which may count from the end; `IndexError` if there is none.
+
+    Example:
+        >>> sample_at(-1, 10)
+        9
+    """
+    if not -count <= at < count:
+        msg = f"sample {at} is out of range: there are {count}, counted from 0"
+        raise IndexError(msg)
+    return at + count if at < 0 else at
+
+
+def checked_ids(ids: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - arrays and lists
+    """Return `ids` as a flat array of ids from 0; negative ones count from the end.
+
+    Raises:
+        IndexError: One is out of range.
+        TypeError: They are no integers.
+    """
+    given = np.asarray(ids)
+    if given.size and given.dtype.kind not in "iu":
+        hint = "; boolean masks are not taken, use numpy.flatnonzero(mask)"
+        msg = f"sample ids must be integers, but these are {given.dtype}"
+        raise TypeError(msg + (hint if given.dtype.kind == "b" else ""))
+    flat = given.astype(np.int64, copy=False).ravel()
+    bad = (flat < -count) | (flat >= count)
+    if bad.any():
+        msg = f"sample {flat[bad][0]} is out of range: there are {count}, counted from 0"
+        raise IndexError(msg)
+    return np.where(flat < 0, flat + count, flat)
+
+
+def select(
+    at: Any,  # noqa: ANN401 - checked here
+    count: int,
+    one: Callable[[int], Any],
+    many: Callable[[NDArray[np.int64]], list[Any]],
+) -> Any:  # noqa: ANN401 - a sample, or nested lists of them
+    """Return the sample or nested lists of samples that `at` stands for.
+
+    An integer gives a sample; a slice, an array or a (nested) list of integers gives lists of the
+    same shape.
+    """
+    if isinstance(at, slice):
+        return many(np.arange(*cast("slice[Any, Any, Any]", at).indices(count), dtype=np.int64))
+    if isinstance(at, np.ndarray):
+        array = cast("NDArray[Any]", at)
+        if array.ndim == 0:
+            return one(sample_at(operator.index(array.item()), count))
+        flat = many(checked_ids(array, count))
+        return _shaped(flat, array.shape)
+    if isinstance(at, Sequence) and not isinstance(at, str | bytes):
+        items = cast("Sequence[Any]", at)
+        if all(isinstance(item, int | np.integer) for item in items):
+            return many(checked_ids(np.array(items, np.int64), count))
+        return [select(item, count, one, many) for item in items]
+    try:
+        number = operator.index(at)
+    except TypeError:
+        msg = (
+            "wanted an integer, a slice, or a list or array of integers; came "
+            f"{type(at).__name__} {at!r:.60}"
+        )
+        raise TypeError(msg) from None
+    return one(sample_at(number, count))
+
+
+def _shaped(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    for size in reversed(shape[1:]):
+        flat = [flat[i : i + size] for i in range(0, len(flat), size)] if size else []
+    return flat

@@ -1,0 +1,19 @@
+"""Finished batches: columns of samples as rows, dicts, NumPy arrays, torch tensors or Arrow."""
+
+from streaming_reader._batch._arrow import to_arrow
+from streaming_reader._batch._formats import BatchFormat, as_format, check_format, to_dict
+from streaming_reader._batch._numpy import Offsets, Padded, RaggedForm, to_numpy
+from streaming_reader._batch._torch import to_torch
+
+__all__ = [
+    "BatchFormat",
+    "Offsets",
+    "Padded",
+    "RaggedForm",
+    "as_format",
+    "check_format",
+    "to_arrow",
+    "to_dict",
+    "to_numpy",
+    "to_torch",
+]

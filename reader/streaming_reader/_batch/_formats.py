@@ -1,0 +1,62 @@
+"""The formats that a batch can have, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from streaming_core.errors import SchemaError
+from streaming_reader._batch._arrow import to_arrow
+from streaming_reader._batch._numpy import RaggedForm, to_numpy
+from streaming_reader._batch._torch import to_torch
+
+if TYPE_CHECKING:
+    from streaming_core._columns import Columns
+
+__all__ = ["BatchFormat", "as_format", "check_format", "to_dict"]
+
+BatchFormat: TypeAlias = Literal["torch", "numpy", "arrow", "dict", "rows"]
+"""What a batch is: a dict of tensors, of arrays or of lists, an Arrow table, or a list of dicts."""
+
+_FORMATS: Final = get_args(BatchFormat)
+_FORMS: Final = get_args(RaggedForm)
+
+
+def to_dict(columns: Columns) -> dict[str, list[Any]]:
+    """Return each column as a list of the values that single samples have.
+
+    Example:
+        >>> import numpy as np
+        >>> from streaming_core._columns import Columns, Fixed
+        >>> to_dict(Columns(2, {"x": Fixed(np.array([1, 2]), "int")}))
+        {'x': [1, 2]}
+    """
+    return {name: list(column.to_list()) for name, column in columns.columns.items()}
+
+
+def check_format(format: str, ragged: str = "list") -> None:
+    """Raise `SchemaError` where there is no such format or form of ragged columns."""
+    for what, came, known in (("batch format", format, _FORMATS), ("ragged form", ragged, _FORMS)):
+        if came not in known:
+            msg = f"no {what} {came!r}; there are {', '.join(map(repr, known))}"
+            raise SchemaError(msg)
+
+
+def as_format(columns: Columns, format: BatchFormat, ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - as the format says
+    """Return the samples in the format; `ragged` concerns torch and numpy only.
+
+    Raises:
+        SchemaError: There is no such format, or it cannot hold the values.
+        MissingExtraError: It needs a package that is not installed.
+    """
+    check_format(format, ragged)
+    match format:
+        case "torch":
+            return to_torch(columns, ragged)
+        case "numpy":
+            return to_numpy(columns, ragged)
+        case "arrow":
+            return to_arrow(columns)
+        case "dict":
+            return to_dict(columns)
+        case "rows":
+            return columns.rows()

@@ -1,0 +1,65 @@
+"""Columns as torch tensors, equal to what torch's default collate makes of the samples."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streaming_core._columns import Fixed, Ragged
+from streaming_core._extras import require
+from streaming_reader._batch._numpy import RaggedForm, ragged_arrays
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streaming_core._columns import Column, Columns
+
+__all__ = ["to_torch"]
+
+
+def to_torch(columns: Columns, ragged: RaggedForm = "list") -> dict[str, Any]:
+    """Return each column as `torch.utils.data.default_collate` would return that of the samples.
+
+    Numbers and arrays alike become tensors without a copy where the columns own them; texts and
+    bytes become lists; JSON values are collated as they are nested; what cannot be collated raises
+    torch's own error. Only `uint64` numbers, which torch refuses, come as tensors all the same.
+    With `ragged` other than `"list"`, values of different length come as `Padded` or `Offsets` of
+    tensors instead.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+    """
+    return {name: _column(column, ragged) for name, column in columns.columns.items()}
+
+
+def _column(column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN401 - as nested as the values are
+    if isinstance(column, Fixed):
+        return _tensor(column.values)
+    if isinstance(column, Ragged):
+        if ragged != "list":
+            arrays = ragged_arrays(column, ragged)
+            return type(arrays)(*map(_tensor, arrays))
+        if column.kind != "array":
+            return column.to_list()
+    values = column.to_list()
+    return _collate()(values) if values else values
+
+
+def _tensor(values: NDArray[Any]) -> Any:  # noqa: ANN401 - a tensor of an optional dependency
+    # Torch knows no other byte order, and warns of memory that must not be written to.
+    if not (values.flags.writeable and values.flags.aligned and values.dtype.isnative):
+        values = np.array(values, values.dtype.newbyteorder("="))
+    return _torch().from_numpy(values)
+
+
+@cache
+def _torch() -> Any:  # noqa: ANN401 - a module of an optional dependency
+    return require("torch", extra="torch", purpose="a batch of tensors")
+
+
+@cache
+def _collate() -> Any:  # noqa: ANN401 - a function of an optional dependency
+    data = require("torch.utils.data", extra="torch", purpose="a batch of tensors")
+    return data.default_collate

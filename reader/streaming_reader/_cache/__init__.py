@@ -1,0 +1,11 @@
+"""Shards in a local folder: fetched once per node, checked, kept within a limit, mapped."""
+
+from __future__ import annotations
+
+from streaming_reader._cache._arrays import SharedArrays
+from streaming_reader._cache._cache import ShardCache
+from streaming_reader._cache._group import CacheGroup
+from streaming_reader._cache._places import CONTROL
+from streaming_reader._cache._settings import CacheSettings
+
+__all__ = ["CONTROL", "CacheGroup", "CacheSettings", "ShardCache", "SharedArrays"]

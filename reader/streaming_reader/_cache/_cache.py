@@ -1,0 +1,334 @@
+"""The shards of one data set as files in a local folder, fetched when they are needed."""
+
+# Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
+# ruff: noqa: PTH100, PTH103
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from streaming_core._format import open_shard
+from streaming_core._store import LocalStore
+from streaming_core._store._os_errors import store_error
+from streaming_core.errors import (
+    ShardCorruptError,
+    StreamingError,
+    WaitTimeoutError,
+)
+from streaming_reader._cache._filling import Filler
+from streaming_reader._cache._group import locked_shelves
+from streaming_reader._cache._inspector import Inspector, Known
+from streaming_reader._cache._locks import lock_file
+from streaming_reader._cache._mapped import map_file
+from streaming_reader._cache._opened import Opened
+from streaming_reader._cache._places import file_stamp
+from streaming_reader._cache._settings import CacheSettings
+from streaming_reader._cache._shelf import Shelf, raw_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from streaming_core._format import Shard
+    from streaming_core._index import ShardInfo, ShardTable
+    from streaming_core._store import Store
+    from streaming_core.errors import StoreError
+    from streaming_reader._cache._filling import Made
+    from streaming_reader._cache._group import CacheGroup, Held
+    from streaming_reader._cache._ledger import Page
+
+__all__ = ["ShardCache"]
+
+_log = logging.getLogger("streaming_core.reader")
+_LEDGER_SECONDS: Final = 30.0
+_ROLES: Final = ("raw", "raw_meta")
+
+
+class ShardCache:
+    """Opens the shards of `table` from files in `folder`, which it fetches from `remote`.
+
+    Any number of threads, processes and users may work on one folder at once, and any of them may
+    be killed: a file is there whole and checked, or not at all, and each is fetched once. Without a
+    remote, or where the remote is the folder itself, nothing is ever removed. Pickles, and survives
+    a fork: the copy opens its files anew.
+    """
+
+    def __init__(
+        self,
+        table: ShardTable,
+        remote: Store | None,
+        folder: str | os.PathLike[str],
+        settings: CacheSettings | None = None,
+        group: CacheGroup | None = None,
+        *,
+        sums: Mapping[str, str] | None = None,
+    ) -> None:
+        """Look for files in `folder`, made when something is fetched.
+
+        `sums` are the hashes beside the index, by basename. What killed processes left of
+        unfinished files is removed.
+
+        Raises:
+            SchemaError: The group's limit is too small, or the index lacks the hash to validate.
+        """
+        path: str = os.path.abspath(os.fspath(folder))
+        if isinstance(remote, LocalStore) and _same_folder(str(remote.path), path):
+            remote = None
+        self._settings = settings or CacheSettings()
+        self._remote = remote
+        self._group = group if remote is not None else None
+        self._shelf = Shelf(table, path)
+        known = Known(sums or {}, self._settings.validate_hash)
+        if table.num_shards:
+            known.require(table.shard(0))
+        self._known = known
+        self._filler = Filler(self._shelf, remote, self._settings, known)
+        self._inspector = Inspector(self._shelf, known, is_cache=remote is not None)
+        self._opened = Opened(self._settings.max_open)
+        if self._group is not None:
+            self._group.add(self._shelf)
+        self._shelf.places.sweep()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what belongs to this process."""
+        return {**self.__dict__, "_opened": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._opened = Opened(self._settings.max_open)
+
+    def __repr__(self) -> str:
+        return f"ShardCache({self._shelf.table!r}, {self._remote!r}, {self.folder!r})"
+
+    @property
+    def folder(self) -> str:
+        """Where the files lie, absolute."""
+        return self._shelf.places.folder
+
+    @property
+    def source(self) -> str:
+        """Where the files come from, without secrets: the remote's URL, or the folder."""
+        return self.folder if self._remote is None else self._remote.url
+
+    @property
+    def group(self) -> CacheGroup | None:
+        """The limit this folder is under; None without one, and without a remote."""
+        return self._group
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def open(self, shard: int, *, timeout: float | None = None) -> Shard:
+        """Return the samples of a shard, fetched first if it is not there.
+
+        Its bytes stay readable as long as the result is referred to, whatever becomes of the file.
+        `timeout` seconds are enough for all that is waited for; by default, what the settings allow
+        for all tries together, and as much again.
+
+        Raises:
+            ShardFetchError: It could not be fetched.
+            ShardCorruptError: It is wrong, and there is no remote to fetch it from.
+            WaitTimeoutError: Another process had not finished fetching it in time.
+            StoreError: The folder cannot take it; names the folder and what is needed.
+        """
+        opened = self._here()
+        found = opened.get(shard)
+        if found is not None:
+            return found
+        deadline = self._deadline(timeout)
+        info = self._shelf.table.shard(shard)
+        found = self._open_mapped(info, self._views(info, deadline), deadline)
+        now = {shard: time.time_ns(), **opened.put(shard, found)}
+        if self._remote is not None:
+            for number, at in now.items():
+                self._shelf.ledger.touch(number, at)
+        return found
+
+    def prepare(self, shard: int, *, timeout: float | None = None) -> None:
+        """Let the files of a shard be there, for now, without mapping them; raises as `open`."""
+        if not self.has(shard):
+            self._fetch(self._shelf.table.shard(shard), self._deadline(timeout))
+
+    def has(self, shard: int) -> bool:
+        """Tell whether the files of a shard are there, by their sizes."""
+        return self._shelf.changed(self._shelf.table.shard(shard)) is not None
+
+    # --- room -------------------------------------------------------------------------------------
+
+    def evict(self, shard: int) -> bool:
+        """Remove the files of a shard; tell whether there were any.
+
+        Who has it mapped goes on reading. Without a remote nothing is removed.
+        """
+        self._shelf.table.shard(shard)  # refuses a number that is none
+        self._here().drop(shard)
+        if self._remote is None:
+            return False
+        with self._held() as held:
+            return held.remove(self._shelf, shard)
+
+    def evict_coldest(self) -> int | None:
+        """Remove the files of the shard that was unused for longest; return it, None if none is.
+
+        One that nobody has mapped goes first. Without a remote nothing is removed.
+        """
+        if self._remote is None:
+            return None
+        self._note_uses()
+        with self._held() as held:
+            held.page(self._shelf).replace(self._shelf.scan())
+            coldest = held.coldest(self._shelf)
+            if coldest is not None:
+                held.remove(self._shelf, coldest)
+                self._here().drop(coldest)
+        return coldest
+
+    def usage(self) -> int:
+        """Return the bytes that the shards have in the folder, by looking."""
+        return int(self._shelf.scan().sum())
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def _views(self, info: ShardInfo, deadline: float) -> list[memoryview]:
+        """Return a shard's decompressed files, mapped."""
+        views = self._mapped_if_right(info)
+        return self._fetch(info, deadline) if views is None else views
+
+    # --- what is not there ------------------------------------------------------------------------
+
+    def _fetch(
+        self, info: ShardInfo, deadline: float, *, distrusted: bool = False
+    ) -> list[memoryview]:
+        """Make the files of a shard and return them mapped, unless another has made them now.
+
+        With `distrusted` those that are there are made anew in any case.
+        """
+        places, name = self._shelf.places, info.raw.basename
+        self._known.require(info)
+        if not self._filler.has_source(info):
+            raise self._filler.no_source(info)
+        try:
+            os.makedirs(places.parts, exist_ok=True)
+            lock = lock_file(places.lock(name), deadline, f"fetching {name}")
+        except OSError as error:
+            if isinstance(error, WaitTimeoutError):
+                raise
+            return self._unwritable(info, error)
+        try:
+            views = None if distrusted else self._mapped_if_right(info)
+            return self._remade(info, deadline) if views is None else views
+        except OSError as error:
+            if isinstance(error, StreamingError):
+                raise
+            raise self._folder_error(info, error) from error
+        finally:
+            with suppress(OSError):
+                places.clear(name)
+            lock.close()
+            if self._remote is None:
+                places.leave()
+
+    def _remade(self, info: ShardInfo, deadline: float) -> list[memoryview]:
+        """Make the files of a shard whose lock is held; what is there is wrong."""
+        self._discard(info)
+        group = self._group
+        with ExitStack() as stack:
+            if group is not None:
+                self._note_uses()
+                size = self._filler.size(info)
+                stack.enter_context(group.room(self._shelf, info.index, size, deadline))
+            made = self._filler.make(info, stack, deadline, keep_bad=group is None)
+            # Nothing that was fetched is given up because the time has come.
+            enough = max(deadline, time.monotonic() + _LEDGER_SECONDS)
+            if group is None:
+                self._publish_alone(info, made, stack, enough)
+            else:
+                appear = partial(self._filler.publish, made)
+                group.publish(self._shelf, info.index, made.entry, appear, enough)
+            return [map_file(handle) for handle in made.handles]
+
+    def _publish_alone(
+        self, info: ShardInfo, made: Made, stack: ExitStack, deadline: float
+    ) -> None:
+        """Let files appear and note it, where there is no limit: without a ledger if need be."""
+        page: Page | None = None
+        if self._remote is not None:
+            with suppress(OSError):
+                page = stack.enter_context(self._shelf.ledger.locked(deadline))
+        self._filler.publish(made)
+        if page is not None:
+            page.set(info.index, made.entry)
+
+    def _mapped_if_right(self, info: ShardInfo) -> list[memoryview] | None:
+        try:
+            return self._inspector.mapped(info)
+        except ShardCorruptError:
+            if self._remote is None:
+                raise
+            return None
+
+    def _discard(self, info: ShardInfo) -> None:
+        """Move decompressed files away that are there although they are wrong."""
+        places = self._shelf.places
+        for file in raw_files(info) if self._remote is not None else ():
+            path = places.file(file.basename)
+            if file_stamp(path) is not None:
+                _log.warning("fetching %s again: the copy in %s is wrong", file.basename, path)
+                if self._group is None:
+                    places.set_aside(path, info.raw.basename)
+            places.remove(file.basename)
+
+    def _unwritable(self, info: ShardInfo, error: OSError) -> list[memoryview]:
+        """Return the files of a shard whose folder takes nothing, from compressed ones in it."""
+        views = self._filler.expand_here(info)
+        if views is None:
+            raise self._folder_error(info, error) from error
+        return views
+
+    def _folder_error(self, info: ShardInfo, error: OSError) -> StoreError:
+        url = LocalStore(self.folder).url
+        failure = store_error(error, url=url, key=info.raw.basename, operation="keep")
+        needed = self._filler.size(info)
+        failure.args = (f"{failure} ({needed} bytes are needed for the shard)",)
+        return failure
+
+    # --- within -----------------------------------------------------------------------------------
+
+    def _open_mapped(self, info: ShardInfo, views: list[memoryview], deadline: float) -> Shard:
+        unsafe = self._settings.allow_unsafe
+        try:
+            return open_shard(info, dict(zip(_ROLES, views, strict=False)), allow_unsafe=unsafe)
+        except ShardCorruptError:
+            if self._remote is None:
+                raise
+        views = self._fetch(info, deadline, distrusted=True)
+        return open_shard(info, dict(zip(_ROLES, views, strict=False)), allow_unsafe=unsafe)
+
+    def _deadline(self, timeout: float | None) -> float:
+        if timeout is None:
+            timeout = 2 * self._settings.timeout * max(1, self._settings.tries)
+        return time.monotonic() + timeout
+
+    def _here(self) -> Opened:
+        if self._opened.owner != os.getpid():  # forked
+            self._opened = Opened(self._settings.max_open)
+        return self._opened
+
+    def _held(self) -> AbstractContextManager[Held]:
+        deadline = time.monotonic() + _LEDGER_SECONDS
+        if self._group is not None:
+            return self._group.held(deadline)
+        return locked_shelves([self._shelf], deadline)
+
+    def _note_uses(self) -> None:
+        """Tell the others when this process last used what it has mapped."""
+        for shard, at in self._here().uses().items():
+            self._shelf.ledger.touch(shard, at)
+
+
+def _same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

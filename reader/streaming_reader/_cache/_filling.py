@@ -1,0 +1,280 @@
+"""How a shard's files come into the folder: fetched or expanded, checked, then in place at once."""
+
+# Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming_core._store import Retry
+from streaming_core.errors import (
+    ObjectNotFoundError,
+    ShardCorruptError,
+    ShardFetchError,
+    StoreError,
+)
+from streaming_reader._cache._ledger import Entry, State
+from streaming_reader._cache._locks import FileHandle
+from streaming_reader._cache._mapped import content_digest, hold
+from streaming_reader._cache._places import file_stamp
+from streaming_reader._cache._shelf import combined, file_pairs
+from streaming_reader._cache._transfer import (
+    Line,
+    expanded,
+    file_pieces,
+    received,
+    teed,
+    write_pieces,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming_core._index import FileInfo, FileRole, ShardInfo
+    from streaming_core._store import Store
+    from streaming_reader._cache._inspector import Known
+    from streaming_reader._cache._settings import CacheSettings
+    from streaming_reader._cache._shelf import FilePair, Shelf
+
+__all__ = ["Filler", "Made"]
+
+_MAX_WRONG = 2
+_PART_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class Made(NamedTuple):
+    """A shard whose files are finished parts, not yet in place."""
+
+    parts: list[tuple[str, str]]
+    """(path of the part, basename), in the order in which they are to appear."""
+    handles: list[FileHandle]
+    """The decompressed files, open."""
+    entry: Entry
+    """What the ledger is to say."""
+    leave: list[str]
+    """Basenames of files that are not needed any more."""
+
+
+class Filler:
+    """Makes the files of shards, one at a time for each lock that is held."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        remote: Store | None,
+        settings: CacheSettings,
+        known: Known,
+    ) -> None:
+        self._shelf = shelf
+        self._remote = remote
+        self._settings = settings
+        self._known = known
+
+    def size(self, info: ShardInfo) -> int:
+        """Return the bytes that a shard will have in the folder while it is made."""
+        total = 0
+        for pair in file_pairs(info):
+            total += pair.raw.bytes
+            if pair.zip is not None and (self._keeps_zip or self._zip_is_here(pair.zip)):
+                total += pair.zip.bytes
+        return total
+
+    def has_source(self, info: ShardInfo) -> bool:
+        """Tell whether there is anything to make the shard from."""
+        return self._remote is not None or all(
+            pair.zip is not None and self._zip_is_here(pair.zip) for pair in file_pairs(info)
+        )
+
+    def make(self, info: ShardInfo, stack: ExitStack, deadline: float, *, keep_bad: bool) -> Made:
+        """Make the files of a shard, whose lock the caller holds; `stack` closes them.
+
+        Raises:
+            ShardFetchError: The store did not give what the index says, however often asked.
+            ShardCorruptError: There is no store, and a compressed file in the folder is wrong.
+            OSError: The folder cannot take it.
+        """
+        job = _Job(info, self._line(deadline), keep_bad)
+        digests: list[int] = []
+        handles: list[FileHandle] = []
+        parts: list[tuple[str, str]] = []
+        leave: list[str] = []
+        pairs = file_pairs(info)
+        for pair in pairs:
+            handle = self._part(job, pair.role, stack)
+            hold(handle)
+            handles.append(handle)
+            zip_part = None
+            if pair.zip is not None and self._keeps_zip and not self._zip_is_here(pair.zip):
+                zip_part = self._part(job, pair.stored_role, stack)
+                parts.append((self._part_path(job, pair.stored_role), pair.zip.basename))
+            elif pair.zip is not None and not self._keeps_zip:
+                leave.append(pair.zip.basename)
+            parts.append((self._part_path(job, pair.role), pair.raw.basename))
+            digests.append(self._filled(job, pair, handle, zip_part))
+        parts.reverse()  # the data file appears last: with it the shard is complete
+        changed = 0
+        for handle in handles:
+            changed = combined(changed, os.fstat(handle.number).st_mtime_ns)
+        size = sum(pair.raw.bytes for pair in pairs)
+        size += sum(pair.zip.bytes for pair in pairs if pair.zip and self._keeps_zip)
+        digest = content_digest(digests)
+        entry = Entry(State.PRESENT, size, time.time_ns(), changed, digest)
+        return Made(parts, handles, entry, leave)
+
+    def publish(self, made: Made) -> None:
+        """Let the finished parts appear."""
+        places = self._shelf.places
+        for path, basename in made.parts:
+            places.publish(path, basename)
+        for basename in made.leave:
+            places.remove(basename)
+
+    def expand_here(self, info: ShardInfo) -> list[memoryview] | None:
+        """Return a shard's decompressed files in memory from compressed ones in the folder.
+
+        For folders that cannot be written to. None if the folder does not have them all.
+        """
+        views: list[memoryview] = []
+        for pair in file_pairs(info):
+            path = self._shelf.places.file(pair.stored.basename)
+            check = self._known.check(pair.stored)
+            if file_stamp(path) is None:
+                return None
+            pieces: Iterable[bytes | bytearray | memoryview] = file_pieces(path, pair.stored, check)
+            if pair.zip is not None:
+                pieces = expanded(info.schema, pieces, pair.zip, pair.raw)
+            views.append(memoryview(b"".join(bytes(piece) for piece in pieces)))
+        return views
+
+    # --- within -----------------------------------------------------------------------------------
+
+    @property
+    def _keeps_zip(self) -> bool:
+        return self._settings.keep_zip or self._remote is None
+
+    def _line(self, deadline: float) -> Line | None:
+        if self._remote is None:
+            return None
+        retry = Retry(self._settings.tries)
+        timeout = self._settings.timeout
+        return Line(self._remote, retry.begin(deadline=deadline), timeout, deadline)
+
+    def _zip_is_here(self, packed: FileInfo) -> bool:
+        stamp = file_stamp(self._shelf.places.file(packed.basename))
+        return stamp is not None and stamp.size == packed.bytes
+
+    def _part_path(self, job: _Job, role: FileRole) -> str:
+        return self._shelf.places.part(job.info.raw.basename, role)
+
+    def _part(self, job: _Job, role: FileRole, stack: ExitStack) -> FileHandle:
+        handle = FileHandle(self._part_path(job, role), _PART_FLAGS)
+        stack.callback(handle.close)
+        return handle
+
+    def _filled(
+        self, job: _Job, pair: FilePair, handle: FileHandle, zip_part: FileHandle | None
+    ) -> int:
+        """Fill the part of one decompressed file, and that of its compressed one; return the hash.
+
+        What came wrong is fetched once more.
+        """
+        if pair.zip is not None and zip_part is None and self._zip_is_here(pair.zip):
+            digest = self._filled_from_zip(job, pair, pair.zip, handle)
+            if digest is not None:
+                return digest
+        line = job.line
+        if line is None:
+            raise self.no_source(job.info)
+        wrong = 0
+        while True:
+            pieces = received(line, pair.stored, self._known.check(pair.stored))
+            try:
+                source = pieces if zip_part is None else teed(pieces, zip_part.number)
+                return self._written(job.info, pair, handle, source)
+            except ShardCorruptError as error:
+                wrong += 1
+                if job.keep_bad:
+                    self._keep_copy(job, pair, is_zip=zip_part is not None)
+                if wrong == _MAX_WRONG:
+                    raise _failure(job.info, pair, line, error) from error
+            except StoreError as error:
+                try:
+                    line.attempts.failed(error)
+                except StoreError:
+                    raise _failure(job.info, pair, line, error) from error
+            finally:
+                pieces.close()
+
+    def _filled_from_zip(
+        self, job: _Job, pair: FilePair, packed: FileInfo, handle: FileHandle
+    ) -> int | None:
+        """Fill a part from a compressed file in the folder; None if that is worth nothing."""
+        path = self._shelf.places.file(packed.basename)
+        try:
+            pieces = file_pieces(path, packed, self._known.check(packed))
+            return self._written(job.info, pair, handle, pieces)
+        except FileNotFoundError:
+            return None  # evicted meanwhile
+        except ShardCorruptError:
+            if self._remote is None:
+                raise
+            if job.keep_bad:
+                self._shelf.places.set_aside(path, job.info.raw.basename)
+            self._shelf.places.remove(packed.basename)
+            return None
+
+    def _written(
+        self, info: ShardInfo, pair: FilePair, handle: FileHandle, pieces: Iterable[memoryview]
+    ) -> int:
+        if pair.zip is None:
+            return write_pieces(handle.number, pieces, lambda _: None)
+        check = self._known.check(pair.raw)
+        out = expanded(info.schema, pieces, pair.zip, pair.raw)
+        digest = write_pieces(handle.number, out, check.update)
+        check.finish(pair.zip.basename)
+        return digest
+
+    def _keep_copy(self, job: _Job, pair: FilePair, *, is_zip: bool) -> None:
+        """Keep what came wrong, to be looked at."""
+        path = self._part_path(job, pair.stored_role if is_zip else pair.role)
+        with suppress(OSError):  # it only helps to find out
+            shutil.copyfile(path, f"{path}.copy")
+            self._shelf.places.set_aside(f"{path}.copy", job.info.raw.basename)
+
+    def no_source(self, info: ShardInfo) -> ShardFetchError:
+        """Return the error for a shard that is not there, and cannot be had from anywhere."""
+        folder = self._shelf.places.folder
+        name = file_pairs(info)[0].stored.basename
+        error = ShardFetchError(
+            f"shard {info.index}, {name}: not in {folder}, and there is no remote to fetch it "
+            "from; copy it there, or name the remote",
+            shard=info.index,
+            basename=name,
+            url=folder,
+        )
+        error.__cause__ = ObjectNotFoundError(f"{name}: not in {folder}")
+        return error
+
+
+class _Job(NamedTuple):
+    """One shard that is being made."""
+
+    info: ShardInfo
+    line: Line | None
+    keep_bad: bool
+
+
+def _failure(info: ShardInfo, pair: FilePair, line: Line, error: Exception) -> ShardFetchError:
+    what = "wrong each time" if isinstance(error, ShardCorruptError) else "not to be had"
+    return ShardFetchError(
+        f"shard {info.index}, {pair.stored.basename} from {line.store.url}: {what}, after "
+        f"{line.requests} request(s) for this shard; the last error: {error}",
+        shard=info.index,
+        basename=pair.stored.basename,
+        url=line.store.url,
+        attempts=line.requests,
+    )

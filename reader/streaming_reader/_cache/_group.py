@@ -1,0 +1,276 @@
+"""One limit for the files of several data sets, kept by all processes of a node together."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from streaming_core._units import format_bytes, parse_bytes
+from streaming_core.errors import SchemaError, WaitTimeoutError
+from streaming_reader._cache._ledger import Entry, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from streaming_reader._cache._ledger import Page
+    from streaming_reader._cache._shelf import Shelf
+
+__all__ = ["CacheGroup", "Held", "coldest_first", "locked_shelves"]
+
+_LEAST_SHARDS: Final = 4
+
+
+def coldest_first(
+    present: Sequence[NDArray[np.bool_]], last_uses: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[int, int]]:
+    """Yield (member, shard) for what is present in each member, the longest unused first.
+
+    Example:
+        >>> present = [np.array([True, False, True]), np.array([True])]
+        >>> list(coldest_first(present, [np.array([5, 0, 2]), np.array([3])]))
+        [(0, 2), (1, 0), (0, 0)]
+    """
+    shards = [np.flatnonzero(there) for there in present]
+    members = np.repeat(np.arange(len(shards)), [len(found) for found in shards])
+    uses = [use[found] for use, found in zip(last_uses, shards, strict=True)]
+    order = np.argsort(np.concatenate([np.zeros(0, np.int64), *uses]), kind="stable")
+    flat = np.concatenate([np.zeros(0, np.int64), *shards])
+    for at in order:
+        yield int(members[at]), int(flat[at])
+
+
+class _Here:
+    """What belongs to one process."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.looked: set[tuple[str, str]] = set()
+        """The ledgers that were compared with their folders."""
+        self.overdraft = threading.Lock()
+        """Held by the one fetch that may go on where there is no room at the moment."""
+
+
+class Held(NamedTuple):
+    """The ledgers of some folders while they are locked."""
+
+    shelves: tuple[Shelf, ...]
+    """The folders."""
+    pages: tuple[Page, ...]
+    """Their ledgers, in the same order."""
+
+    def page(self, shelf: Shelf) -> Page:
+        """Return the ledger of one of the folders."""
+        identity = shelf.ledger.identity
+        return self.pages[[one.ledger.identity for one in self.shelves].index(identity)]
+
+    def settle(self) -> None:
+        """Look after what was being fetched when its process died."""
+        for shelf, page in zip(self.shelves, self.pages, strict=True):
+            states, _, _ = page.columns()
+            for shard in np.flatnonzero(states == State.FETCHING).tolist():
+                if not shelf.is_being_made(shard):
+                    size = shelf.bytes_there(shelf.table.shard(shard))
+                    state = State.PRESENT if size else State.ABSENT
+                    page.set(shard, page.get(shard)._replace(state=state, size=size, changed=0))
+
+    def used(self, *, with_fetching: bool) -> int:
+        """Return the bytes of all shards that are there, or also of those to come."""
+        least = State.FETCHING if with_fetching else State.PRESENT
+        total = sum(shelf.fixed_bytes for shelf in self.shelves)
+        for page in self.pages:
+            states, sizes, _ = page.columns()
+            total += int(sizes[states >= least].sum())
+        return total
+
+    def evict(self, need: int, keep: tuple[Shelf, int] | None, *, held: bool) -> int:
+        """Remove the coldest shards until `need` bytes are free; return how many are still missing.
+
+        What somebody has mapped is spared first, and taken afterwards only with `held`: what is
+        mapped stays readable without a name.
+        """
+        columns = [page.columns() for page in self.pages]
+        present = [states == State.PRESENT for states, _, _ in columns]
+        spared: list[tuple[int, int]] = []
+        order = coldest_first(present, [last_use for _, _, last_use in columns])
+        for member, shard in order:
+            if need <= 0:
+                return need
+            if keep is not None and self._is(member, shard, keep):
+                continue
+            if self.shelves[member].is_held(shard):
+                spared.append((member, shard))
+            else:
+                need -= self._remove(member, shard)
+        for member, shard in spared if held else ():
+            if need <= 0:
+                break
+            need -= self._remove(member, shard)
+        return need
+
+    def coldest(self, shelf: Shelf) -> int | None:
+        """Return the shard of one folder to be evicted first, None if it has none."""
+        page = self.page(shelf)
+        states, _, last_use = page.columns()
+        order = [shard for _, shard in coldest_first([states == State.PRESENT], [last_use])]
+        return next((shard for shard in order if not shelf.is_held(shard)), next(iter(order), None))
+
+    def remove(self, shelf: Shelf, shard: int) -> bool:
+        """Remove a shard's files; tell whether there were any."""
+        page = self.page(shelf)
+        # Removed first: dying in between counts too much rather than too little.
+        there = shelf.remove(shard)
+        page.set(shard, Entry(last_use=page.get(shard).last_use))
+        return there
+
+    def _is(self, member: int, shard: int, keep: tuple[Shelf, int]) -> bool:
+        return shard == keep[1] and self.shelves[member].ledger.identity == keep[0].ledger.identity
+
+    def _remove(self, member: int, shard: int) -> int:
+        size = self.pages[member].get(shard).size
+        self.remove(self.shelves[member], shard)
+        return size
+
+
+class CacheGroup:
+    """Keeps the files of its members within `limit` bytes, over all processes of the node.
+
+    Files that were there before count and may be evicted as well. What is published never exceeds
+    the limit; a part that is being made may, one for each process. Nobody waits for room: there is
+    always enough that can be removed, as what is mapped stays readable without a name.
+
+    Example:
+        >>> CacheGroup("100mb").limit
+        104857600
+    """
+
+    def __init__(self, limit: int | str) -> None:
+        self.limit = parse_bytes(limit)
+        """The most bytes in the folders of all members."""
+        self._shelves: dict[tuple[str, str], Shelf] = {}
+        self._process = _Here()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what belongs to this process."""
+        return {"limit": self.limit, "_shelves": self._shelves}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._process = _Here()
+
+    def add(self, shelf: Shelf) -> None:
+        """Take in a folder; `SchemaError` if the limit is too small for it."""
+        shelves = {**self._shelves, shelf.ledger.identity: shelf}
+        if len({path for path, _ in shelves}) < len(shelves):
+            msg = (
+                f"{shelf.places.folder}: two streams with different data share this folder; give "
+                "each a local folder of its own"
+            )
+            raise SchemaError(msg)
+        index = sum(one.index_bytes for one in shelves.values())
+        fixed = sum(one.fixed_bytes for one in shelves.values())
+        largest = max(one.largest_bytes for one in shelves.values())
+        wanted = max(index + 1, _LEAST_SHARDS * largest, fixed + largest)
+        if self.limit < wanted:
+            msg = (
+                f"a cache limit of {self.limit} bytes is too small for {shelf.places.folder}: it "
+                f"must exceed the index ({index} bytes) and be at least {_LEAST_SHARDS} times the "
+                f"largest shard with all its files ({format_bytes(largest)}); give "
+                f"{wanted} or more"
+            )
+            raise SchemaError(msg)
+        self._shelves = shelves
+
+    @contextmanager
+    def held(self, deadline: float) -> Generator[Held]:
+        """Lock the ledgers of all members, brought up to what is in their folders.
+
+        Always in the order of their paths, so that two processes never wait for each other.
+        """
+        with locked_shelves(list(self._shelves.values()), deadline) as held:
+            self._look(held)
+            yield held
+
+    def usage(self, deadline: float) -> int:
+        """Return the bytes in the folders of all members."""
+        with self.held(deadline) as held:
+            held.settle()
+            return held.used(with_fetching=False)
+
+    @contextmanager
+    def room(self, shelf: Shelf, shard: int, size: int, deadline: float) -> Generator[None]:
+        """Make room for a shard that is about to be fetched, for the length of the block.
+
+        Raises:
+            WaitTimeoutError: There was none, and another fetch of this process is beyond the limit
+                already, until the deadline.
+        """
+        here = self._here()
+        if self._reserve(shelf, shard, size, deadline):
+            yield
+            return
+        if not here.overdraft.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            msg = (
+                f"waited for room for {size} bytes below the cache limit of {self.limit} while "
+                "other downloads of this process took it all; raise the limit"
+            )
+            raise WaitTimeoutError(msg)
+        try:
+            self._reserve(shelf, shard, size, deadline)
+            yield
+        finally:
+            here.overdraft.release()
+
+    def _reserve(self, shelf: Shelf, shard: int, size: int, deadline: float) -> bool:
+        with self.held(deadline) as held:
+            held.settle()
+            page = held.page(shelf)
+            entry = page.get(shard)
+            page.set(shard, entry._replace(state=State.ABSENT, size=0))
+            need = held.used(with_fetching=True) + size - self.limit
+            fits = need <= 0 or held.evict(need, (shelf, shard), held=False) <= 0
+            now = Entry(State.FETCHING, size, entry.last_use) if fits else entry
+            page.set(shard, now)
+            return fits
+
+    def publish(
+        self, shelf: Shelf, shard: int, entry: Entry, act: Callable[[], None], deadline: float
+    ) -> None:
+        """Let `act` bring a shard into place, after as much was removed as its bytes need."""
+        with self.held(deadline) as held:
+            page = held.page(shelf)
+            # Counted while it is not there yet: dying in between counts too much, never too little.
+            page.set(shard, entry._replace(state=State.FETCHING))
+            need = held.used(with_fetching=False) + entry.size - self.limit
+            if need > 0:
+                held.evict(need, (shelf, shard), held=True)
+            act()
+            page.set(shard, entry)
+
+    def _look(self, held: Held) -> None:
+        """Compare the ledgers with their folders, once in a process and when they are new."""
+        looked = self._here().looked
+        for shelf, page in zip(held.shelves, held.pages, strict=True):
+            if page.is_new or shelf.ledger.identity not in looked:
+                page.replace(shelf.scan())
+                looked.add(shelf.ledger.identity)
+
+    def _here(self) -> _Here:
+        if self._process.owner != os.getpid():  # forked
+            self._process = _Here()
+        return self._process
+
+
+@contextmanager
+def locked_shelves(shelves: Sequence[Shelf], deadline: float) -> Generator[Held]:
+    """Lock the ledgers of several folders, in the order of their paths."""
+    ordered = sorted(shelves, key=lambda shelf: shelf.ledger.path)
+    with ExitStack() as stack:
+        pages = [stack.enter_context(shelf.ledger.locked(deadline)) for shelf in ordered]
+        yield Held(tuple(ordered), tuple(pages))

@@ -1,0 +1,233 @@
+"""The ledger of a cache: what the processes of a node know together about its shards.
+
+A hint, never the truth: whether a shard is there is decided by looking at its files. So the ledger
+may be lost, cut or overwritten, and is then made anew. It is read and written in place instead of
+mapped, because a mapped file that somebody cuts kills its readers, and a mapping costs each of them
+a descriptor.
+"""
+
+# Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from streaming_core._store._os_errors import mapped_errors
+from streaming_reader._cache._locks import FileHandle, lock_file, try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+__all__ = ["Entry", "Ledger", "Page", "State"]
+
+_MAGIC: Final = b"SCLEDGER"
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct("<8sII32sq8x")
+_RECORD: Final = struct.Struct("<qqqQ")
+_DTYPE: Final = np.dtype(
+    [("state", "<i8"), ("last_use", "<i8"), ("changed", "<i8"), ("digest", "<u8")]
+)
+_SIZE_SHIFT: Final = 2
+_STATE_MASK: Final = 3
+
+
+class State(IntEnum):
+    """What the processes are said to have done with a shard."""
+
+    ABSENT = 0
+    """Not there."""
+    FETCHING = 1
+    """Being made by whoever holds the lock on its part; if nobody does, its maker died."""
+    PRESENT = 2
+    """In place."""
+
+
+class Entry(NamedTuple):
+    """What the ledger says of one shard."""
+
+    state: State = State.ABSENT
+    """What was done with it."""
+    size: int = 0
+    """The bytes it takes or will take, as far as the limit is concerned."""
+    last_use: int = 0
+    """When it was last opened, in nanoseconds of `time.time`."""
+    changed: int = 0
+    """When its files were last written, at the moment they were checked; 0 if they were not."""
+    digest: int = 0
+    """The hash of its files at that moment."""
+
+
+class Ledger:
+    """The ledger of one folder, for one data set."""
+
+    __slots__ = ("_fingerprint", "_num_shards", "path")
+
+    def __init__(self, path: str, num_shards: int, fingerprint: str) -> None:
+        self.path = path
+        self._num_shards = num_shards
+        self._fingerprint = fingerprint
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file."""
+        return _HEADER.size + self._num_shards * _RECORD.size
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Equal for two ledgers that can share a file."""
+        return self.path, self._fingerprint
+
+    def peek(self, shard: int) -> Entry:
+        """Return what is said of a shard, without a lock; nothing if it cannot be read."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError:
+            return Entry()
+        try:
+            return self._entry(handle, shard) if self._fits(handle) else Entry()
+        except OSError:
+            return Entry()
+        finally:
+            os.close(handle)
+
+    def touch(self, shard: int, now: int) -> None:
+        """Note when a shard was last used, without a lock, where that is possible."""
+        with suppress(OSError):
+            handle = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+            try:
+                if self._fits(handle):
+                    os.pwrite(handle, struct.pack("<q", now), self._offset(shard) + 8)
+            finally:
+                os.close(handle)
+
+    @contextmanager
+    def locked(self, deadline: float) -> Generator[Page]:
+        """Hold the ledger to read and change it; it is made, or made anew, if it has to be.
+
+        Raises:
+            WaitTimeoutError: Somebody else held it until `deadline`.
+            StoreError: It cannot be written.
+        """
+        handle, is_new = self._taken(deadline)
+        try:
+            yield Page(handle.number, self._num_shards, is_new=is_new)
+        finally:
+            handle.close()
+
+    def _taken(self, deadline: float) -> tuple[FileHandle, bool]:
+        """Return the ledger, open and locked, and whether it was made just now."""
+        folder, name = os.path.split(self.path)
+        with mapped_errors(f"the cache's control folder {folder}", name, "lock"):
+            os.makedirs(folder, exist_ok=True)
+            handle = lock_file(self.path, deadline, f"changing the ledger {self.path}")
+            try:
+                if self._fits(handle.number):
+                    return handle, False
+                # Others may have the old file open, so it is replaced and not cut.
+                fresh = self._made(self.path + ".new")
+            except BaseException:
+                handle.close()
+                raise
+            handle.close()
+            return fresh, True
+
+    def _made(self, path: str) -> FileHandle:
+        """Return a new ledger in place, open and locked; the caller holds the lock on the old."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        fresh = FileHandle(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            try_lock(fresh)
+            # Written out, so that a full disk is met here.
+            _write(fresh.number, self._header() + bytes(self._num_shards * _RECORD.size), 0)
+            os.replace(path, self.path)
+        except BaseException:
+            fresh.close()
+            with suppress(OSError):
+                os.unlink(path)
+            raise
+        return fresh
+
+    def _fits(self, handle: int) -> bool:
+        """Tell whether the open file is a ledger of this data set."""
+        if os.fstat(handle).st_size != self.nbytes:
+            return False
+        return os.pread(handle, _HEADER.size, 0) == self._header()
+
+    def _header(self) -> bytes:
+        fingerprint = self._fingerprint.encode()
+        return _HEADER.pack(_MAGIC, _VERSION, _RECORD.size, fingerprint, self._num_shards)
+
+    @staticmethod
+    def _offset(shard: int) -> int:
+        return _HEADER.size + shard * _RECORD.size
+
+    def _entry(self, handle: int, shard: int) -> Entry:
+        return _unpacked(os.pread(handle, _RECORD.size, self._offset(shard)))
+
+
+class Page:
+    """The ledger while it is held."""
+
+    __slots__ = ("_handle", "_num_shards", "is_new")
+
+    def __init__(self, handle: int, num_shards: int, *, is_new: bool = False) -> None:
+        self._handle = handle
+        self._num_shards = num_shards
+        self.is_new = is_new
+        """Whether it was made just now, so that it knows nothing."""
+
+    def get(self, shard: int) -> Entry:
+        """Return what is said of a shard."""
+        at = _HEADER.size + shard * _RECORD.size
+        return _unpacked(os.pread(self._handle, _RECORD.size, at))
+
+    def set(self, shard: int, entry: Entry) -> None:
+        """Say something of a shard."""
+        state = entry.size << _SIZE_SHIFT | entry.state
+        data = _RECORD.pack(state, entry.last_use, entry.changed, entry.digest)
+        _write(self._handle, data, _HEADER.size + shard * _RECORD.size)
+
+    def columns(self) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]:
+        """Return state, size and last use of every shard; changing them changes nothing."""
+        data = os.pread(self._handle, self._num_shards * _RECORD.size, _HEADER.size)
+        records = np.frombuffer(data, _DTYPE)
+        states = np.minimum(records["state"] & _STATE_MASK, int(State.PRESENT)).astype(np.int8)
+        sizes = np.maximum(records["state"] >> _SIZE_SHIFT, 0)
+        return states, np.where(states == State.ABSENT, 0, sizes), records["last_use"]
+
+    def replace(self, sizes: NDArray[np.int64]) -> None:
+        """Say which shards are there, with their bytes, and that the others are not.
+
+        What is being fetched stays so.
+        """
+        data = os.pread(self._handle, self._num_shards * _RECORD.size, _HEADER.size)
+        records = np.frombuffer(data, _DTYPE).copy()
+        states = records["state"] & _STATE_MASK
+        found = np.where(sizes > 0, sizes << _SIZE_SHIFT | int(State.PRESENT), int(State.ABSENT))
+        records["state"] = np.where(states == State.FETCHING, records["state"], found)
+        _write(self._handle, records.tobytes(), _HEADER.size)
+
+
+def _unpacked(data: bytes) -> Entry:
+    if len(data) != _RECORD.size:
+        return Entry()
+    state, last_use, changed, digest = _RECORD.unpack(data)
+    kind = State(min(state & _STATE_MASK, State.PRESENT))
+    return Entry(kind, max(0, state >> _SIZE_SHIFT), last_use, changed, digest)
+
+
+def _write(handle: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(handle, view, at)
+        view, at = view[written:], at + written

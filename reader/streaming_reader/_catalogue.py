@@ -1,0 +1,138 @@
+"""All shards of all streams under running numbers: where a sample lies, and its open shard."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from streaming_core._format import Shard
+    from streaming_core._index import ShardInfo, ShardTable
+    from streaming_reader._cache import ShardCache
+
+__all__ = ["Catalogue"]
+
+
+class Catalogue:
+    """The tables and caches of all streams, in order; a `_fetch.Shards`.
+
+    Shards and samples are numbered through all streams. Threads may share it.
+    """
+
+    def __init__(self, tables: Sequence[ShardTable], caches: Sequence[ShardCache]) -> None:
+        """Take one table and one cache for each stream."""
+        self.tables = tuple(tables)
+        self.caches = tuple(caches)
+        self.shards_per_stream = np.array([t.num_shards for t in tables], np.int64)
+        self.samples_per_stream = np.array([t.num_samples for t in tables], np.int64)
+        self.shard_offsets = _starts(self.shards_per_stream)
+        """Number of each stream's first shard, and that of all shards."""
+        self.sample_offsets = _starts(self.samples_per_stream)
+        """Number of each stream's first sample, and that of all samples."""
+        self.samples_per_shard = np.concatenate(
+            [np.zeros(0, np.int64), *(table.samples for table in tables)]
+        )
+        self.shard_starts = _starts(self.samples_per_shard)
+        """Number of each shard's first sample, and that of all samples."""
+
+    @property
+    def num_shards(self) -> int:
+        """Number of all shards."""
+        return int(self.shard_offsets[-1])
+
+    @property
+    def num_samples(self) -> int:
+        """Number of all samples."""
+        return int(self.sample_offsets[-1])
+
+    @cached_property
+    def stream_per_shard(self) -> NDArray[np.int64]:
+        """Which stream each shard is of."""
+        return np.repeat(np.arange(len(self.tables)), self.shards_per_stream)
+
+    @cached_property
+    def mean_sample_bytes(self) -> float:
+        """Decompressed bytes of a sample, on average."""
+        total = sum(table.total_bytes("raw") for table in self.tables)
+        return total / max(1, self.num_samples)
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all samples have the same columns with the same encodings."""
+        return len({str(s.identity()) for table in self.tables for s in table.schemas}) < 2  # noqa: PLR2004 - one, or none
+
+    def fingerprint(self) -> str:
+        """Return what tells this data from other data: the same streams in the same order."""
+        return xxhash.xxh3_128("".join(t.fingerprint() for t in self.tables).encode()).hexdigest()
+
+    # --- samples ----------------------------------------------------------------------------------
+
+    def locate(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return shard and row of each sample; the ids must be in range."""
+        shards = np.searchsorted(self.shard_starts, ids, side="right") - 1
+        return shards, ids - self.shard_starts[shards]
+
+    @cached_property
+    def _starts_list(self) -> list[int]:
+        return self.shard_starts.tolist()
+
+    def find(self, sample: int) -> tuple[int, int]:
+        """Return shard and row of one sample in range, the quick way."""
+        starts = self._starts_list
+        shard = bisect_right(starts, sample) - 1
+        return shard, sample - starts[shard]
+
+    # --- shards -----------------------------------------------------------------------------------
+
+    def place(self, shard: int) -> tuple[ShardCache, int]:
+        """Return the cache that holds `shard`, and its number there; `IndexError` if none does."""
+        if not 0 <= shard < self.num_shards:
+            msg = f"shard {shard} is out of range: there are {self.num_shards}, counted from 0"
+            raise IndexError(msg)
+        if len(self.caches) == 1:
+            return self.caches[0], shard
+        stream = int(np.searchsorted(self.shard_offsets, shard, side="right")) - 1
+        return self.caches[stream], shard - int(self.shard_offsets[stream])
+
+    def info(self, shard: int) -> ShardInfo:
+        """Return what the index says of `shard`."""
+        stream = int(np.searchsorted(self.shard_offsets, shard, side="right")) - 1
+        return self.tables[stream].shard(shard - int(self.shard_offsets[stream]))
+
+    def is_local(self, shard: int) -> bool:
+        """Tell whether opening it needs no download."""
+        cache, number = self.place(shard)
+        return cache.has(number)
+
+    def open(self, shard: int, *, timeout: float) -> Shard:
+        """Return it, downloaded first if it must be, within `timeout` seconds."""
+        cache, number = self.place(shard)
+        return cache.open(number, timeout=timeout)
+
+    def evict_coldest(self) -> bool:
+        """Remove the shard of the first stream that has one which was not used for longest."""
+        return any(cache.evict_coldest() is not None for cache in self.caches)
+
+    def weight(self, shard: int) -> int:
+        """Return the bytes of its decompressed data."""
+        stream = int(np.searchsorted(self.shard_offsets, shard, side="right")) - 1
+        return int(self.tables[stream].raw_bytes[shard - int(self.shard_offsets[stream])])
+
+    def describe(self, shard: int) -> str:
+        """Return its name and where it comes from."""
+        cache, _ = self.place(shard)
+        return f"shard {shard}, {self.info(shard).raw.basename}, from {cache.source}"
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts: NDArray[np.int64] = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts

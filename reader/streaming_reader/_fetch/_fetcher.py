@@ -1,0 +1,178 @@
+"""Threads that bring shards ahead of their use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from streaming_core.errors import WaitTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming_core._format import Shard
+
+__all__ = ["Fetcher", "Shards"]
+
+_THREADS = 4
+_BUDGET_BYTES = 1 << 30
+
+
+class Shards(Protocol):
+    """Where shards come from, numbered through all streams. Threads may share it."""
+
+    def is_local(self, shard: int) -> bool:
+        """Tell whether opening it needs no download."""
+        ...
+
+    def open(self, shard: int, *, timeout: float) -> Shard:
+        """Return it, downloaded first if it must be, within `timeout` seconds."""
+        ...
+
+    def weight(self, shard: int) -> int:
+        """Return its bytes."""
+        ...
+
+    def describe(self, shard: int) -> str:
+        """Return its name and where it comes from, for errors."""
+        ...
+
+
+class _Job:
+    """A shard that is being fetched, or was."""
+
+    __slots__ = ("error", "shard", "weight")
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+        self.shard: Shard | None = None
+        self.error: BaseException | None = None
+
+
+class Fetcher:
+    """Fetches what is wanted, in that order, a few shards at a time.
+
+    Threads start with the first shard that is not local, are daemons, and end with `close`. What is
+    fetched and not yet taken stays within a budget of bytes, or is one shard. One thread calls
+    `want`, `get` and `close`.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        *,
+        timeout: float,
+        threads: int = _THREADS,
+        budget: int = _BUDGET_BYTES,
+    ) -> None:
+        """Fetch from `shards`, waiting at most `timeout` seconds for each."""
+        self._shards = shards
+        self._timeout = timeout
+        self._most_threads = threads
+        self._budget = budget
+        self._changed = threading.Condition()
+        self._queue: deque[int] = deque()
+        self._jobs: dict[int, _Job] = {}
+        self._threads: list[threading.Thread] = []
+        self._held = 0
+        """Bytes of what was begun and not yet taken."""
+        self._urgent: int | None = None
+        """What the consumer waits for; it need not fit the budget."""
+        self._closed = False
+
+    def want(self, shards: Iterable[int]) -> None:
+        """Fetch these after what was wanted before; those that are local cost nothing."""
+        missing = [s for s in shards if s not in self._jobs and not self._shards.is_local(s)]
+        if not missing:
+            return
+        with self._changed:
+            for shard in missing:
+                self._jobs[shard] = _Job(self._shards.weight(shard))
+                self._queue.append(shard)
+            while len(self._threads) < min(self._most_threads, len(self._queue)):
+                thread = threading.Thread(target=self._run, name="streaming-fetch", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify_all()
+
+    def ready(self, shard: int) -> bool:
+        """Tell whether `get` would return at once."""
+        job = self._jobs.get(shard)
+        return job is None or job.shard is not None or job.error is not None
+
+    def get(self, shard: int) -> Shard:
+        """Return the shard, waiting for it if it is being fetched; raises what became of it."""
+        job = self._jobs.get(shard)
+        if job is None:
+            return self._shards.open(shard, timeout=self._timeout)
+        with self._changed:
+            self._hurry(shard)
+            end = time.monotonic() + self._timeout
+            while job.shard is None and job.error is None:
+                left = end - time.monotonic()
+                if left <= 0:
+                    msg = (
+                        f"waited {self._timeout:.0f} seconds for {self._shards.describe(shard)}; "
+                        "raise download_timeout if the line is slow, and see whether the storage "
+                        "answers"
+                    )
+                    raise WaitTimeoutError(msg)
+                self._changed.wait(left)
+            self._urgent = None
+            self._held -= job.weight
+            del self._jobs[shard]
+            self._changed.notify_all()  # there is room in the budget
+        if job.error is not None:
+            raise job.error
+        if job.shard is None:
+            raise AssertionError
+        return job.shard
+
+    def _hurry(self, shard: int) -> None:
+        """Let a shard that is waited for be the next to be fetched, whatever is held already."""
+        self._urgent = shard
+        if shard in self._queue and self._queue[0] != shard:
+            self._queue.remove(shard)
+            self._queue.appendleft(shard)
+        self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let the threads end after what they are at; nothing waits for them."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._jobs.clear()
+            self._changed.notify_all()
+
+    def _next(self) -> tuple[int, _Job] | None:
+        """Return what to fetch next, waiting for work and for room; None at the end."""
+        with self._changed:
+            while not self._closed:
+                if self._queue and self._has_room(self._queue[0]):
+                    shard = self._queue.popleft()
+                    job = self._jobs[shard]
+                    self._held += job.weight
+                    return shard, job
+                # Whoever changes anything notifies, so this wait needs no end of its own.
+                self._changed.wait()
+            return None
+
+    def _has_room(self, shard: int) -> bool:
+        weight = self._jobs[shard].weight
+        return not self._held or shard == self._urgent or self._held + weight <= self._budget
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            number, job = work
+            found: Shard | None = None
+            error: BaseException | None = None
+            try:
+                found = self._shards.open(number, timeout=self._timeout)
+            except BaseException as caught:  # noqa: BLE001 - whoever waits for it raises it
+                error = caught
+            with self._changed:
+                job.shard, job.error = found, error
+                self._changed.notify_all()
+            del work, job, found, error  # an idle thread must keep no mapping alive

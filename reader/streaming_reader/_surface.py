@@ -1,0 +1,206 @@
+"""What a data set tells of itself and of its cache; iteration and access stand on top of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
+from streaming_core.errors import StreamingError
+from streaming_reader._order import resample_streams
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from streaming_core._index import ShardInfo
+    from streaming_reader._cache import ShardCache
+    from streaming_reader._catalogue import Catalogue
+    from streaming_reader._order import OrderConfig, Weights
+    from streaming_reader._shared import SharedBlock
+    from streaming_reader.stream import Stream
+
+__all__ = ["Surface"]
+
+_log = logging.getLogger("streaming_core.reader")
+
+
+class _Infos(Sequence["ShardInfo"]):
+    """All shards as the indexes describe them, made when looked at."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def __len__(self) -> int:
+        return self._catalogue.num_shards
+
+    @overload
+    def __getitem__(self, at: int) -> ShardInfo: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[ShardInfo]: ...
+    def __getitem__(self, at: int | slice) -> ShardInfo | list[ShardInfo]:
+        if isinstance(at, slice):
+            return [self._catalogue.info(i) for i in range(*at.indices(len(self)))]
+        if not -len(self) <= at < len(self):
+            msg = f"shard {at} is out of range: there are {len(self)}, counted from 0"
+            raise IndexError(msg)
+        return self._catalogue.info(at % len(self))
+
+
+class _Spanner:
+    """From a sample's number to its shard and its row in there."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def __getitem__(self, sample: int) -> tuple[int, int]:
+        if not 0 <= sample < self._catalogue.num_samples:
+            msg = f"sample {sample} is out of range: there are {self._catalogue.num_samples}"
+            raise IndexError(msg)
+        return self._catalogue.find(sample)
+
+
+def _quietly(cache: ShardCache, shard: int) -> None:
+    try:
+        cache.prepare(shard)
+    except StreamingError as error:
+        _log.warning("fetching a shard in the background failed: %s", error)
+
+
+class Surface:
+    """Numbers, shards and cache of a data set."""
+
+    streams: list[Stream]
+    _catalogue: Catalogue
+    _weights: Weights
+    _order: OrderConfig
+    _shared: SharedBlock
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of samples of all streams, each counted once."""
+        return self._catalogue.num_samples
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples of all streams, each counted once."""
+        return self._catalogue.num_samples
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards of all streams."""
+        return self._catalogue.num_shards
+
+    @property
+    def num_streams(self) -> int:
+        """Number of streams."""
+        return len(self._catalogue.tables)
+
+    @property
+    def epoch_size(self) -> int:
+        """Samples of an epoch over all ranks."""
+        return self._weights.epoch_size
+
+    @property
+    def length(self) -> int:
+        """Samples of an epoch for each rank."""
+        return len(self)
+
+    def __len__(self) -> int:
+        """Return the samples of an epoch for each rank."""
+        raise NotImplementedError
+
+    @property
+    def shards(self) -> Sequence[ShardInfo]:
+        """What the indexes say of each shard."""
+        return _Infos(self._catalogue)
+
+    @property
+    def spanner(self) -> _Spanner:
+        """Gives shard and row of a sample by its number."""
+        return _Spanner(self._catalogue)
+
+    @property
+    def stream_per_shard(self) -> NDArray[np.int64]:
+        """The stream that each shard is of."""
+        return self._catalogue.stream_per_shard
+
+    @property
+    def shards_per_stream(self) -> NDArray[np.int64]:
+        """Number of shards of each stream."""
+        return self._catalogue.shards_per_stream
+
+    @property
+    def shard_offset_per_stream(self) -> NDArray[np.int64]:
+        """Number of each stream's first shard."""
+        return self._catalogue.shard_offsets[:-1]
+
+    @property
+    def samples_per_stream(self) -> NDArray[np.int64]:
+        """Number of samples of each stream."""
+        return self._catalogue.samples_per_stream
+
+    @property
+    def sample_offset_per_stream(self) -> NDArray[np.int64]:
+        """Number of each stream's first sample."""
+        return self._catalogue.sample_offsets[:-1]
+
+    @property
+    def samples_per_shard(self) -> NDArray[np.int64]:
+        """Number of samples of each shard."""
+        return self._catalogue.samples_per_shard
+
+    @property
+    def sample_offset_per_shard(self) -> NDArray[np.int64]:
+        """Number of each shard's first sample."""
+        return self._catalogue.shard_starts[:-1]
+
+    # --- epochs -----------------------------------------------------------------------------------
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch that the next iteration gives; set it to begin another one."""
+        return self._shared.next_epoch
+
+    @next_epoch.setter
+    def next_epoch(self, epoch: int) -> None:
+        self._shared.jump(epoch)
+
+    def resample_streams(
+        self, epoch: int, stream_id: int | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sizes of the units that `epoch` shuffles, and the samples they hold, in order.
+
+        With `stream_id`, those of one stream alone.
+        """
+        catalogue = self._catalogue
+        sizes = [table.samples for table in catalogue.tables]
+        return resample_streams(sizes, self._weights, self._order, epoch, stream_id)
+
+    # --- cache ------------------------------------------------------------------------------------
+
+    @property
+    def cache_usage(self) -> int:
+        """Bytes of the files that this machine holds of all streams."""
+        return sum(cache.usage() for cache in self._catalogue.caches)
+
+    def prepare_shard(self, shard_id: int, blocking: bool = True) -> None:  # noqa: FBT001, FBT002 - the reference's signature
+        """Fetch a shard if it is not here; without `blocking`, in the background."""
+        cache, number = self._catalogue.place(shard_id)
+        if blocking:
+            cache.prepare(number)
+        else:
+            # An error shows again, and is raised, when the shard is used.
+            threading.Thread(target=_quietly, args=(cache, number), daemon=True).start()
+
+    def evict_shard(self, shard_id: int) -> bool:
+        """Remove a shard's files from this machine if they can be fetched again; tell whether."""
+        cache, number = self._catalogue.place(shard_id)
+        return cache.evict(number)
+
+    def evict_coldest_shard(self) -> bool:
+        """Remove the shard that was not used for longest; tell whether there was one."""
+        return self._catalogue.evict_coldest()

@@ -1,0 +1,127 @@
+"""What the loader needs of torch's private iterators, all of it here."""
+
+# torch's own annotations leave much unknown, and a loader that is one cannot do without these.
+# ruff: noqa: SLF001, ANN401
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import dataloader
+from torch.utils.data._utils.collate import default_collate
+
+from streaming_reader._transport._channel import Delivery
+from streaming_reader._transport._failure import Failure
+from streaming_reader._transport._source import BatchSource, Recipe, WorkerInit, rows_of
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+    from streaming_reader._transport._channel import Receiver
+
+__all__ = ["InProcess", "InWorkers", "LoaderView", "Tally", "is_default_collate"]
+
+
+def is_default_collate(collate: object) -> bool:
+    """Tell whether this is what torch collates lists of samples with."""
+    return collate is default_collate
+
+
+class Tally:
+    """Samples received in one iteration; loader and iterator share it and not each other."""
+
+    __slots__ = ("samples",)
+
+    def __init__(self) -> None:
+        """Begin at 0."""
+        self.samples = 0
+
+
+class LoaderView:
+    """A loader as torch's iterators are to see it: its data set is a source of finished batches."""
+
+    _auto_collation = False
+
+    def __init__(self, loader: DataLoader[Any], recipe: Recipe, receiver: Receiver | None) -> None:
+        """Make batches by `recipe` and send them to `receiver`."""
+        self._loader = loader
+        sender = None if receiver is None else receiver.sender
+        context: Any = loader.multiprocessing_context or multiprocessing
+        self.dataset = BatchSource(
+            loader.dataset, recipe, sender, start_method=context.get_start_method()
+        )
+        self.collate_fn = _as_it_is
+        self.worker_init_fn = WorkerInit(loader.worker_init_fn)
+        self._index_sampler = loader.sampler  # endless: the source says when it has no more
+        self._IterableDataset_len_called = None  # counts samples, and items are batches here
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+class _Counting:
+    """What both kinds of iterators add to torch's: they open, count, and raise as it was raised."""
+
+    tally: Tally
+    """What was received since the iteration began."""
+    _failed: Failure | None = None
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:  # noqa: FBT001, FBT002 - torch's
+        self.tally = Tally()
+        self._failed = None
+        super()._reset(loader, first_iter)  # type: ignore[misc]
+
+    def __next__(self) -> Any:
+        """Return the next batch, or raise what its worker met."""
+        if self._failed is not None:
+            self._failed.reraise()
+        item = super().__next__()  # type: ignore[misc]
+        if isinstance(item, Failure):
+            self._failed = item
+            item.reraise()
+        if isinstance(item, Delivery):
+            self.tally.samples += item.rows
+            return item.value
+        self.tally.samples += rows_of(item)
+        return item
+
+
+class InProcess(_Counting, dataloader._SingleProcessDataLoaderIter):
+    """Batches made in the trainer's process."""
+
+    def __init__(self, loader: Any) -> None:
+        """Begin an iteration of `loader`, or of the view that stands for one."""
+        self.tally = Tally()
+        super().__init__(loader)
+
+
+class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
+    """Batches made by workers."""
+
+    def __init__(self, loader: Any, receiver: Receiver | None) -> None:
+        """Begin an iteration of `loader`, or of the view that sends to `receiver`."""
+        self._receiver = receiver
+        self._owner = os.getpid()
+        super().__init__(loader)
+
+    def _shutdown_workers(self) -> None:
+        if os.getpid() != self._owner:
+            # A worker of a later iteration, which was forked with a copy of this one, has dropped
+            # it. The workers are the trainer's, and torch would tell them to end.
+            return
+        super()._shutdown_workers()
+        if self._receiver is not None:
+            self._receiver.close()
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:  # noqa: FBT001, FBT002 - torch's
+        super()._reset(loader, first_iter)
+        if self._receiver is not None:  # torch would compare batches with the number of samples
+            self._IterableDataset_len_called = None

@@ -1,0 +1,410 @@
+"""The data set that a trainer iterates over or indexes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streaming_core._units import parse_count
+from streaming_core._world import World, detect_world, torch_worker
+from streaming_core.errors import SchemaError
+from streaming_reader._access import checked_ids, select
+from streaming_reader._batch import as_format, check_format
+from streaming_reader._feed import Feed, decode, decode_rows
+from streaming_reader._order import EpochPlan, OrderConfig
+from streaming_reader._setup import open_streams, order_arrays, settle_weights
+from streaming_reader._shared import Position, SharedBlock
+from streaming_reader._state import make_state, parse_state
+from streaming_reader._surface import Surface
+from streaming_reader.stream import Stream, StreamDefaults, streams_registry
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from streaming_core._format import Shard
+    from streaming_reader._batch import BatchFormat, RaggedForm
+
+__all__ = ["StreamingDataset"]
+
+_AHEAD_BATCHES = 8
+_AHEAD_SAMPLES = 64
+_WINDOW_SAMPLES = 1 << 16
+
+
+class StreamingDataset(Surface):
+    """Samples of one or several streams, in an order that any number of ranks and workers share.
+
+    Iterating gives this rank's (and, in a DataLoader's worker, this worker's) samples of the next
+    epoch; brackets give any sample. Ranks never wait for each other: who they are is taken from
+    `world`, or from what their launcher left in the environment.
+
+    Args:
+        streams: What to mix; or give `remote`, `local` and `split` of a single one.
+        remote: Where the shards lie: a folder or URL. None reads `local` in place.
+        local: Where they are kept; see `Stream`.
+        split: A sub-folder of both, such as `train`.
+        download_retry: How often a failed download is tried again.
+        download_timeout: Seconds until a shard that has not come is an error.
+        validate_hash: A hash of the index that every fetched file must match.
+        keep_zip: Keep compressed files beside the decompressed ones.
+        epoch_size: Samples of an epoch over all ranks, as a number or a text such as `100k`; None
+            for all, or for what the streams' weights give.
+        predownload: How many samples ahead of the last one given a worker fetches; eight batches
+            if None.
+        cache_limit: Bytes, or a text such as `100gb`, that shards on this machine may take.
+        sampling_method: `balanced` draws the part of a stream that is used anew each epoch, `fixed`
+            keeps it.
+        sampling_granularity: How many samples of a shard are drawn together.
+        partition_algo: `relaxed` lets a run go on with other numbers of nodes than `orig`.
+        num_canonical_nodes: In how many pieces the order is made.
+        batch_size: Samples of a batch of one rank; it must be the loader's.
+        shuffle: Whether to shuffle.
+        shuffle_algo: `py1e` and the other algorithms of the format's origin, or `windowed`, which
+            starts at once at any size.
+        shuffle_seed: What the order depends on, besides data and epoch.
+        shuffle_block_size: How far a sample may travel.
+        batching_method: `random`, `stratified`, `per_stream` or `device_per_stream`.
+        allow_unsafe_types: Allow columns whose decoding can run code (`pkl`).
+        replication: How many consecutive ranks are given the same samples.
+        stream_name: The kind of stream made of `remote`, `local` and `split`.
+        stream_config: What else that kind takes.
+        world: Who this process is, where the environment does not tell.
+
+    Example:
+        >>> import tempfile
+        >>> from streaming_core import MDSWriter, StreamingDataset
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with MDSWriter(out=folder, columns={"x": "int"}) as writer:
+        ...         for x in range(6):
+        ...             writer.write({"x": x})
+        ...     dataset = StreamingDataset(local=folder, batch_size=2, shuffle=True)
+        ...     sorted(sample["x"] for sample in dataset), dataset[-1]
+        ([0, 1, 2, 3, 4, 5], {'x': 5})
+    """
+
+    def __init__(
+        self,
+        *,
+        streams: Sequence[Stream] | None = None,
+        remote: str | os.PathLike[str] | None = None,
+        local: str | os.PathLike[str] | None = None,
+        split: str | None = None,
+        download_retry: int = 2,
+        download_timeout: float = 60,
+        validate_hash: str | None = None,
+        keep_zip: bool = False,
+        epoch_size: int | str | None = None,
+        predownload: int | None = None,
+        cache_limit: int | str | None = None,
+        sampling_method: Any = "balanced",  # noqa: ANN401 - checked by OrderConfig
+        sampling_granularity: int = 1,
+        partition_algo: Any = "relaxed",  # noqa: ANN401 - checked by OrderConfig
+        num_canonical_nodes: int | None = None,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        shuffle_algo: Any = "py1e",  # noqa: ANN401 - checked by OrderConfig
+        shuffle_seed: int = 9176,
+        shuffle_block_size: int | None = None,
+        batching_method: Any = "random",  # noqa: ANN401 - checked by OrderConfig
+        allow_unsafe_types: bool = False,
+        replication: int | None = None,
+        stream_name: str = "stream",
+        stream_config: Mapping[str, Any] | None = None,
+        world: World | None = None,
+    ) -> None:
+        """Read the indexes; blocks for that alone, and waits for no other process."""
+        defaults = StreamDefaults(
+            remote=None if remote is None else str(remote),
+            local=None if local is None else str(local),
+            split=split,
+            download_retry=download_retry,
+            download_timeout=download_timeout,
+            validate_hash=validate_hash,
+            keep_zip=keep_zip,
+        )
+        self._order = OrderConfig(
+            batch_size=1 if batch_size is None else batch_size,
+            shuffle=shuffle,
+            shuffle_algo=shuffle_algo,
+            shuffle_seed=shuffle_seed,
+            shuffle_block_size=shuffle_block_size,
+            num_canonical_nodes=num_canonical_nodes,
+            sampling_method=sampling_method,
+            sampling_granularity=sampling_granularity,
+            partition_algo=partition_algo,
+            batching_method=batching_method,
+        )
+        self.batch_size = batch_size
+        """Samples of a batch of one rank, or None if that is left to the loader."""
+        self.replication = replication
+        """How many consecutive ranks are given the same samples; None means one."""
+        self.predownload = predownload
+        """How many samples ahead of the last one given a worker fetches, or None for the default."""
+        self._world = world
+        self.world.replicated(replication)  # says at once if that cannot be
+        if streams is None:
+            kind = streams_registry.find(stream_name)
+            streams = [kind(**(stream_config or {}))]
+        elif remote is not None or local is not None:
+            msg = "give either streams, or remote and local of a single one"
+            raise SchemaError(msg)
+        self.streams = [stream.apply_default(defaults) for stream in streams]
+        """The streams, with the weights that came out."""
+        self._catalogue = open_streams(
+            self.streams, cache_limit=cache_limit, allow_unsafe=allow_unsafe_types
+        )
+        self._weights = settle_weights(
+            self.streams,
+            self._catalogue,
+            epoch_size=None if epoch_size is None else parse_count(epoch_size),
+            seed=shuffle_seed,
+        )
+        self._arrays = order_arrays(self.streams)
+        self._shared = SharedBlock()
+        self._iterations = 0
+        _tell_torch()
+
+    # --- who and how much -------------------------------------------------------------------------
+
+    @property
+    def world(self) -> World:
+        """Who this process is: as given, or as its launcher says now."""
+        world = self._world or detect_world()
+        worker = torch_worker()
+        return world.for_worker(worker.worker, worker.workers) if worker else world
+
+    def __len__(self) -> int:
+        """Return how many samples an epoch has for each rank, some of which may come twice."""
+        return -(-self._weights.epoch_size // self.world.replicated(self.replication).num_ranks)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send what a worker needs, who we are included: it may not be able to find out."""
+        return {**self.__dict__, "_world": self._world or detect_world()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what was sent."""
+        self.__dict__.update(state)
+        _tell_torch()
+
+    # --- iteration --------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Begin the next epoch, or the one that was loaded, and yield this worker's samples of it.
+
+        Raises:
+            SchemaError: Nobody gave a batch size, which the order of samples depends on.
+        """
+        feed = self._begin(None)
+        return _samples(feed)
+
+    def batches(
+        self,
+        batch_size: int | None = None,
+        *,
+        batch_format: BatchFormat = "numpy",
+        ragged: RaggedForm = "list",
+        drop_last: bool = False,
+    ) -> Iterator[Any]:
+        """Begin the next epoch, as iterating does, and yield it in batches of whole columns.
+
+        Args:
+            batch_size: Samples of a batch; the data set's if None.
+            batch_format: `numpy`, `torch`, `arrow` or `dict`: what the columns become.
+            ragged: What values of different lengths become: a `list`, `padded` with their lengths,
+                or one array of all with `offsets`.
+            drop_last: Leave out a last batch that is smaller.
+        """
+        check_format(batch_format, ragged)
+        size = batch_size or self.batch_size
+        feed = self._begin(size)
+        return _batches(feed, size or 1, batch_format, ragged, drop_last=drop_last)
+
+    def _begin(self, batch_size: int | None) -> Feed:
+        """Begin an epoch at once, so that it counts even if nobody takes its first sample."""
+        world = self.world
+        size = self.batch_size or batch_size
+        if size is None:
+            msg = (
+                "batch_size is needed to iterate, because the order of samples depends on it; give "
+                "StreamingDataset the batch_size of the loader"
+            )
+            raise SchemaError(msg)
+        worker = torch_worker()
+        run = uuid.uuid4().hex if worker is None else f"{worker.run}:{self._iterations}"
+        self._iterations += 1
+        position = self._shared.begin(worker=world.worker, iteration=run)
+        plan = self._plan(world, position, size)
+        if position.sample and not plan.num_steps:
+            # What was loaded was the end of an epoch.
+            position = self._shared.skip(worker=world.worker)
+            plan = self._plan(world, position, size)
+        rank = world.replicated(self.replication).rank
+        ahead = self.predownload
+        if ahead is None:
+            ahead = _AHEAD_BATCHES * size if self.batch_size else _AHEAD_SAMPLES
+        return Feed(
+            self._catalogue,
+            _windows(plan, world, rank),
+            ahead=ahead,
+            timeout=self.streams[0].settings.download_timeout,
+            counters=self._shared.counters(world.worker),
+        )
+
+    def _plan(self, world: World, position: Position, batch_size: int) -> EpochPlan:
+        shape = world.replicated(self.replication)
+        return EpochPlan(
+            [table.samples for table in self._catalogue.tables],
+            self._weights,
+            replace(
+                self._order,
+                batch_size=batch_size,
+                shuffle_seed=_or(position.seed, self._order.shuffle_seed),
+                num_canonical_nodes=_or(position.canonical_nodes, self._order.num_canonical_nodes),
+            ),
+            num_nodes=shape.num_nodes,
+            ranks_per_node=shape.ranks_per_node,
+            workers_per_rank=shape.workers_per_rank,
+            epoch=position.epoch,
+            position=position.sample,
+            initial_nodes=position.initial_nodes,
+            arrays=self._arrays,
+        )
+
+    # --- any sample -------------------------------------------------------------------------------
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - a sample, or nested lists of samples
+        """Return a sample by its number through all streams, fetching its shard if it must.
+
+        Slices, arrays and nested lists of numbers give lists of the same shape; negative numbers
+        count from the end.
+        """
+        if type(at) is int and 0 <= at < self._catalogue.num_samples:
+            shard, row = self._catalogue.find(at)
+            return self._open(shard).row(row)
+        return select(at, self._catalogue.num_samples, self.__getitem__, self._rows)
+
+    def get_item(self, sample_id: int, retry: int = 7) -> dict[str, Any]:
+        """Return a sample; `retry` is taken for compatibility, downloads are retried anyway."""
+        del retry
+        sample: dict[str, Any] = self[sample_id]
+        return sample
+
+    def take(self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - the format's type
+        """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
+        flat = checked_ids(ids, self._catalogue.num_samples)
+        return as_format(decode(self._catalogue, self._open, flat), batch_format, ragged)
+
+    def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        return list(decode_rows(self._catalogue, self._open, ids)) if len(ids) else []
+
+    def _open(self, shard: int) -> Shard:
+        return self._catalogue.open(shard, timeout=self.streams[0].settings.download_timeout)
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def state_dict(
+        self,
+        num_samples: int | None = None,
+        from_beginning: bool = True,  # noqa: FBT001, FBT002 - the reference's signature
+    ) -> dict[str, Any]:
+        """Return a JSON-able checkpoint of the epoch that was begun last.
+
+        Args:
+            num_samples: Samples of all ranks that training has had; the loader counts them. None
+                means that none was since the epoch was begun or resumed.
+            from_beginning: Whether they are counted from the beginning of the epoch, rather than
+                from where it was resumed.
+        """
+        position = self._shared.current or self._shared.start
+        offset = position.sample if num_samples is None or not from_beginning else 0
+        shape = self.world.replicated(self.replication)
+        return make_state(
+            Position(
+                epoch=position.epoch,
+                sample=offset + (num_samples or 0),
+                canonical_nodes=position.canonical_nodes
+                or self._order.canonical_nodes(shape.num_nodes),
+                seed=_or(position.seed, self._order.shuffle_seed),
+                initial_nodes=position.initial_nodes or shape.num_nodes,
+            ),
+            self._facts(),
+        )
+
+    def load_state_dict(self, obj: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where `obj`, a checkpoint of this data, was taken.
+
+        It counts whatever was iterated or loaded before. A checkpoint at the end of an epoch goes
+        on with the next one.
+
+        Raises:
+            CheckpointError: It belongs to other data or settings; says what differs.
+        """
+        self._shared.set(parse_state(obj, self._facts()))
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what the order depends on beyond what a checkpoint restores."""
+        order = self._order
+        return {
+            "data": self._catalogue.fingerprint(),
+            "samples_per_stream": self._weights.choose.tolist(),
+            "shuffle": order.shuffle,
+            "shuffle_algo": order.shuffle_algo if order.shuffle else None,
+            "shuffle_block_size": order.shuffle_block_size if order.shuffle else None,
+            "sampling_method": order.sampling_method,
+            "sampling_granularity": order.sampling_granularity,
+            "partition_algo": order.partition_algo,
+            "batching_method": order.batching_method,
+        }
+
+    # --- counters ---------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, int]:
+        """Return what all workers of this rank have counted so far: samples, bytes, waits, …"""
+        return self._shared.totals()
+
+
+def _or(found: int | None, default: Any) -> Any:  # noqa: ANN401 - keeps the default's type
+    return default if found is None else found
+
+
+def _windows(plan: EpochPlan, world: World, rank: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the ids of this worker's steps, a batch at first and some ten thousand later on."""
+    steps = plan.worker_steps(world.worker, world.workers_per_rank)
+    most = max(1, _WINDOW_SAMPLES // plan.batch_size)
+    at, size = 0, 1
+    while at < len(steps):
+        some = steps[at : at + size]
+        ids = plan.batches(rank, some[0], some[-1] + 1)[:: some.step]
+        yield ids[ids >= 0]
+        at, size = at + size, min(most, 4 * size)
+
+
+def _samples(feed: Feed) -> Iterator[dict[str, Any]]:
+    with feed:
+        yield from feed.samples()
+
+
+def _batches(
+    feed: Feed, size: int, batch_format: BatchFormat, ragged: RaggedForm, *, drop_last: bool
+) -> Iterator[Any]:
+    with feed:
+        for columns in feed.batches(size, drop_last=drop_last):
+            yield as_format(columns, batch_format, ragged)
+
+
+def _tell_torch() -> None:
+    """Let torch know this class for an iterable data set, without inheriting from torch.
+
+    A DataLoader that took it for a map would go through it in the wrong order without a word.
+    """
+    if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
+        from torch.utils.data import IterableDataset  # noqa: PLC0415 - only where it is installed
+
+        IterableDataset.register(StreamingDataset)

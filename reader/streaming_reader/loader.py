@@ -1,0 +1,168 @@
+"""The torch DataLoader that moves finished batches and knows where training stands."""
+
+# torch's own annotations leave much unknown.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+
+from streaming_core._extras import require
+
+require("torch", extra="torch", purpose="StreamingDataLoader")
+
+from torch.utils.data import DataLoader, IterableDataset  # noqa: E402 - see above
+
+from streaming_reader._transport import Receiver  # noqa: E402 - see above
+from streaming_reader._transport._source import Collated, MadeByDataset  # noqa: E402 - see above
+from streaming_reader._transport._torch import (  # noqa: E402 - see above
+    InProcess,
+    InWorkers,
+    LoaderView,
+    Tally,
+    is_default_collate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from multiprocessing.context import BaseContext
+    from typing import Unpack
+
+    from torch import Generator
+    from torch.utils.data import Dataset, Sampler
+
+__all__ = ["BatchFormat", "LoaderOptions", "StreamingDataLoader"]
+
+BatchFormat = Literal["torch", "numpy", "arrow", "dict"]
+
+_log = logging.getLogger("streaming_core.reader")
+# A worker has as many batches under way as it prefetches; the trainer holds the one it works on
+# and, until it has asked for the next, the one before.
+_SLOTS_IN_HAND = 2
+
+
+class LoaderOptions(TypedDict, total=False):
+    """What else `torch.utils.data.DataLoader` takes."""
+
+    sampler: Sampler[Any] | Iterable[Any] | None
+    batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None
+    num_workers: int
+    collate_fn: Callable[[Any], Any] | None
+    pin_memory: bool
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: BaseContext | str | None
+    generator: Generator | None
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+
+
+class StreamingDataLoader(DataLoader[Any]):
+    """A torch DataLoader for streaming data sets.
+
+    Without a `collate_fn`, batches are assembled from columns where the samples are read, equal to
+    what torch's default collate gives. They come from workers in memory that is used again once
+    the last tensor of a batch is gone; whoever keeps tensors keeps that memory. With a
+    `collate_fn`, it gets lists of samples as ever. Other data sets are loaded as torch loads them.
+
+    A worker's error is raised with its own type and attributes, and ends the iteration.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,  # noqa: FBT001 - third by position in torch too
+        *,
+        batch_format: BatchFormat = "torch",
+        ragged: str = "list",
+        **options: Unpack[LoaderOptions],
+    ) -> None:
+        """Load `dataset`; what is not named here is as in torch.
+
+        Args:
+            dataset: What to load.
+            batch_size: Samples in a batch; `None` for single samples.
+            shuffle: For map-style data sets; a streaming one is told when it is made.
+            batch_format: What a batch consists of.
+            ragged: How values of different length are given, as in `dataset.batches`.
+            **options: As torch's DataLoader takes them.
+        """
+        self.batch_format: BatchFormat = batch_format
+        self.ragged = ragged
+        self._tally = Tally()
+        super().__init__(dataset, batch_size, shuffle, **options)
+
+    @property
+    def num_samples_yielded(self) -> int:
+        """Samples that this rank's trainer has received since it began to iterate."""
+        return self._tally.samples
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return where training stands, prefetched batches left out; `None` for other data sets."""
+        if not self._is_streaming:
+            return None
+        dataset = cast("Any", self.dataset)
+        received = self._tally.samples * dataset.world.num_ranks // (dataset.replication or 1)
+        state: dict[str, Any] = dataset.state_dict(num_samples=received, from_beginning=False)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Go on from `state` with the next iteration.
+
+        Raises:
+            TypeError: There is a state, but the data set is none that can use it.
+        """
+        if self._is_streaming:
+            cast("Any", self.dataset).load_state_dict(state)
+        elif state is not None:
+            msg = (
+                f"a state was given, but {type(self.dataset).__name__} is no streaming data set, "
+                "so nothing can go on from it; load it into the loader that saved it"
+            )
+            raise TypeError(msg)
+
+    def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterators are private
+        """Begin an iteration; the count of samples starts at 0."""
+        iterator = cast("InProcess | InWorkers", super().__iter__())
+        self._tally = iterator.tally
+        return iterator
+
+    @property
+    def _is_streaming(self) -> bool:
+        dataset = self.dataset
+        return isinstance(dataset, IterableDataset) and callable(getattr(dataset, "batches", None))
+
+    def _get_iterator(self) -> Any:  # noqa: ANN401 - torch's iterators are private
+        if self.num_workers == 0:
+            return InProcess(LoaderView(self, self._recipe(), None) if self._is_streaming else self)
+        self.check_worker_number_rationality()
+        if not self._is_streaming:
+            return InWorkers(self, None)
+        receiver = self._receiver()
+        return InWorkers(LoaderView(self, self._recipe(), receiver), receiver)
+
+    def _receiver(self) -> Receiver | None:
+        """Return slots for all workers, or `None` where batches have to go torch's way."""
+        per_worker = (self.prefetch_factor or 2) + _SLOTS_IN_HAND
+        try:
+            return Receiver(self.num_workers, per_worker)
+        except OSError as error:
+            _log.warning("no anonymous memory for batches, which makes loading slower: %s", error)
+            return None
+
+    def _recipe(self) -> MadeByDataset | Collated:
+        # Lightning and others make a loader anew from its attributes, and so name the default.
+        if self.batch_size is not None and is_default_collate(self.collate_fn):
+            return MadeByDataset(
+                batch_format=self.batch_format,
+                ragged=self.ragged,
+                batch_size=self.batch_size,
+                drop_last=self.drop_last,
+            )
+        collate = cast("Callable[[Any], Any]", self.collate_fn)
+        return Collated(collate, self.batch_size, drop_last=self.drop_last)

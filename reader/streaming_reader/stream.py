@@ -1,0 +1,180 @@
+"""One source of samples: where its shards lie, where they are kept, and how much of it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, Self
+
+from streaming_core.errors import SchemaError
+
+__all__ = ["Stream", "StreamDefaults", "streams_registry", "user_cache"]
+
+_CACHE_VARIABLE: Final = "STREAMING_CACHE_DIR"
+_ENTRY_POINTS: Final = "streaming_streams_registry"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefaults:
+    """What a stream takes from its data set where it says nothing itself."""
+
+    remote: str | None = None
+    local: str | None = None
+    split: str | None = None
+    download_retry: int = 2
+    download_timeout: float = 60
+    validate_hash: str | None = None
+    keep_zip: bool = False
+
+
+class Stream:
+    """A data set, or part of one, to be mixed with others; what is not given the data set gives.
+
+    Args:
+        remote: Where the shards lie: a folder or URL. None reads `local` in place.
+        local: Where they are kept. Without it, a folder of their own below the user's cache folder
+            (`STREAMING_CACHE_DIR`, else `XDG_CACHE_HOME` or `~/.cache`, in `streaming-core`), which
+            other runs with the same remote use too.
+        split: A sub-folder of both, such as `train`.
+        proportion: The share of samples that come from here, against those of other streams.
+        repeat: How often each epoch gives all samples; fractions are drawn.
+        choose: How many samples each epoch gives. At most one of these three.
+        download_retry: How often a failed download is tried again.
+        download_timeout: Seconds until a shard that has not come is an error.
+        validate_hash: A hash of the index that every fetched file must match; without it, those
+            that cost next to nothing are checked.
+        keep_zip: Keep the compressed file beside the decompressed one.
+
+    Example:
+        >>> stream = Stream(remote="s3://bucket/c4", local="/tmp/c4", split="train", proportion=0.3)
+        >>> stream.folder.as_posix(), stream.url
+        ('/tmp/c4/train', 's3://bucket/c4/train')
+    """
+
+    def __init__(
+        self,
+        *,
+        remote: str | os.PathLike[str] | None = None,
+        local: str | os.PathLike[str] | None = None,
+        split: str | None = None,
+        proportion: float | None = None,
+        repeat: float | None = None,
+        choose: int | None = None,
+        download_retry: int | None = None,
+        download_timeout: float | None = None,
+        validate_hash: str | None = None,
+        keep_zip: bool | None = None,
+    ) -> None:
+        given = [n for n in (proportion, repeat, choose) if n is not None]
+        if len(given) > 1:
+            msg = (
+                "a stream takes at most one of proportion, repeat and choose, came "
+                f"proportion={proportion}, repeat={repeat}, choose={choose}"
+            )
+            raise SchemaError(msg)
+        if given and given[0] < 0:
+            msg = f"proportion, repeat and choose must not be negative, came {given[0]}"
+            raise SchemaError(msg)
+        self.proportion = proportion
+        self.repeat = repeat
+        self.choose = choose
+        self._given: dict[str, Any] = {
+            "remote": None if remote is None else os.fspath(remote),
+            "local": None if local is None else os.fspath(local),
+            "split": split,
+            "download_retry": download_retry,
+            "download_timeout": download_timeout,
+            "validate_hash": validate_hash,
+            "keep_zip": keep_zip,
+        }
+        self._settings = self._resolve(StreamDefaults())
+
+    def _resolve(self, defaults: StreamDefaults) -> StreamDefaults:
+        known = {key: value for key, value in self._given.items() if value is not None}
+        return replace(defaults, **known)
+
+    def apply_default(self, defaults: StreamDefaults) -> Self:
+        """Take from `defaults` what this stream does not say itself; return the stream."""
+        self._settings = self._resolve(defaults)
+        if self._settings.remote is None and self._settings.local is None:
+            msg = "give remote (where the shards lie), local (where they are kept), or both"
+            raise SchemaError(msg)
+        return self
+
+    @property
+    def settings(self) -> StreamDefaults:
+        """All settings, with the defaults applied."""
+        return self._settings
+
+    @property
+    def remote(self) -> str | None:
+        """Where the shards lie, without the split; None if they are read in place."""
+        return self._settings.remote
+
+    @property
+    def local(self) -> str:
+        """Where the shards are kept, without the split."""
+        return self._settings.local or str(user_cache(self._settings.remote or ""))
+
+    @property
+    def split(self) -> str:
+        """The sub-folder of both, or nothing."""
+        return self._settings.split or ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the shards' files on this machine."""
+        return Path(self.local, self.split) if self.split else Path(self.local)
+
+    @property
+    def url(self) -> str | None:
+        """The folder or URL that shards are fetched from; None if they are read in place."""
+        remote = self.remote
+        if remote is None:
+            return None
+        url = f"{remote.rstrip('/')}/{self.split}" if self.split else remote
+        if "://" not in url and Path(url).resolve() == self.folder.resolve():
+            return None
+        return url
+
+    def __repr__(self) -> str:
+        shown = {
+            **{f.name: getattr(self._settings, f.name) for f in fields(self._settings)},
+            "proportion": self.proportion,
+            "repeat": self.repeat,
+            "choose": self.choose,
+        }
+        inner = ", ".join(f"{key}={value!r}" for key, value in shown.items() if value is not None)
+        return f"Stream({inner})"
+
+
+def user_cache(remote: str) -> Path:
+    """Return the folder that stands for a place of data in the user's cache."""
+    home = os.environ.get(_CACHE_VARIABLE)
+    if home is None:
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        home = str(Path(home, "streaming-core"))
+    name = hashlib.blake2s(remote.rstrip("/").encode(), digest_size=16).hexdigest()
+    return Path(home, name)
+
+
+class _Registry(dict[str, type[Stream]]):
+    """Stream classes by name; packages add theirs by an entry point."""
+
+    def find(self, name: str) -> type[Stream]:
+        """Return the class `name`; `SchemaError` lists the names there are."""
+        if name not in self:
+            for point in entry_points(group=_ENTRY_POINTS):
+                if point.name == name:
+                    self[name] = point.load()
+        if name not in self:
+            msg = f"no kind of stream {name!r}; there are {', '.join(sorted(self))}"
+            raise SchemaError(msg)
+        return self[name]
+
+
+streams_registry: Final = _Registry(stream=Stream)
+"""Kinds of streams by name, for `StreamingDataset(stream_name=...)`."""

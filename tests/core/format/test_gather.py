@@ -1,0 +1,250 @@
+"""Gathered columns hold what the rows hold, however the rows are chosen and the columns lie."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.format.gathering import assert_rows, flat, picks, shard_of, tables
+from tests.core.format.mds.values import VALUES
+
+from streaming_core._columns import Fixed, Objects, Ragged
+from streaming_core._format import Shard, gather, open_shard
+from streaming_core._format._mds import Encoding, Int, mds_encodings
+from streaming_core._format._text import JSONColumns, XSVColumns, shard_meta
+from streaming_core._index import FileInfo, ShardFormat, ShardInfo, ShardSchema
+from streaming_core.errors import MissingColumnError, SchemaError
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_gathered_rows_equal_single_rows(data: st.DataObject) -> None:
+    """Any rows of any shards, in any order, have the values and types of `Shard.row`."""
+    columns, samples = data.draw(tables())
+    shards = [shard_of(columns, part) for part in samples]
+    parts, wanted = data.draw(picks(shards))
+    copy = data.draw(st.booleans())
+    names = data.draw(st.none() | st.lists(st.sampled_from(sorted(columns)), unique=True))
+    rows = [shards[i].row(row) for i, row in wanted]
+    if names is not None:
+        rows = [{name: row[name] for name in names} for row in rows]
+    assert_rows(gather(parts, len(wanted), names, copy=copy), rows)
+
+
+@pytest.mark.parametrize("encoding", sorted(VALUES))
+@settings(max_examples=15)
+@given(data=st.data())
+def test_every_encoding_is_gathered(encoding: str, data: st.DataObject) -> None:
+    """A column of each encoding comes back as its rows do, alone and beside another."""
+    value = VALUES[encoding]
+    first = data.draw(st.lists(value, min_size=1, max_size=4))
+    for columns in ({"x": encoding}, {"x": encoding, "a": "str"}, {"x": encoding, "z": "int"}):
+        samples = [{"x": v, "a": "é" * i, "z": i} for i, v in enumerate(first)]
+        shard = shard_of(columns, samples)
+        rows = np.arange(len(first) - 1, -1, -1)
+        assert_rows(gather([(shard, rows, slice(0, len(rows)))], len(rows)), shard[::-1])
+
+
+@given(arrays=flat(), encoding=st.sampled_from(["ndarray", "typed"]))
+def test_arrays_of_one_dimension_lie_end_to_end(
+    arrays: list[np.ndarray[Any, Any]], encoding: str
+) -> None:
+    """Token arrays of different length become one ragged column, and never single objects."""
+    text = f"ndarray:{arrays[0].dtype.name}" if encoding == "typed" else encoding
+    shard = shard_of({"x": text}, [{"x": array} for array in arrays])
+    columns = gather([(shard, np.arange(len(arrays)), slice(0, len(arrays)))], len(arrays))
+    alike = len({len(array) for array in arrays}) == 1
+    assert isinstance(columns["x"], Fixed if alike else Ragged)
+    assert_rows(columns, list(shard))
+    assert all(row["x"].flags.writeable for row in columns.rows())
+
+
+@given(st.lists(st.sampled_from([0, 1, 4000, 9000]), min_size=1, max_size=6), st.booleans())
+def test_large_bytes_stay_apart_until_wanted(sizes: list[int], two: bool) -> None:
+    """Bytes of any size are the same as views, in one piece, in slices and after pickling."""
+    samples = [{"x": bytes([i]) * size} for i, size in enumerate(sizes)]
+    shards = [shard_of({"x": "bytes"}, samples) for _ in range(1 + two)]
+    count = len(sizes)
+    parts = [
+        (shard, np.arange(count), np.arange(count) * len(shards) + i)
+        for i, shard in enumerate(shards)
+    ]
+    columns = gather(parts, count * len(shards))
+    wanted = [sample for sample in samples for _ in shards]
+    assert_rows(columns, wanted)
+    column = columns["x"]
+    assert isinstance(column, Ragged)
+    assert (column.views is not None) == (sum(sizes) >= 4096 * count)
+    assert column.data.tobytes() == b"".join(sample["x"] for sample in wanted)
+    assert_rows(pickle.loads(pickle.dumps(columns)), wanted)
+    assert_rows(columns.slice(1, 3), wanted[1:3])
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_a_slice_of_columns_is_the_columns_of_a_slice(data: st.DataObject) -> None:
+    """Slices, and slices of slices, hold the rows that a list's slices hold."""
+    columns, (samples, *_) = data.draw(tables())
+    shard = shard_of(columns, samples)
+    count = len(shard)
+    gathered = gather([(shard, np.arange(count), slice(0, count))], count)
+    a, b, c = (data.draw(st.integers(-6, 6)) for _ in range(3))
+    assert_rows(gathered.slice(a, b), shard[a:b])
+    assert_rows(gathered.slice(a, b).slice(c, 9), shard[a:b][c:9])
+    assert_rows(pickle.loads(pickle.dumps(gathered.slice(a, b))), shard[a:b])
+
+
+class _Pair(Encoding):
+    size = 2
+
+    def encode(self, obj: Any) -> bytes:
+        return bytes(obj)
+
+    def decode(self, data: bytes) -> tuple[int, ...]:
+        return tuple(data)
+
+
+def test_users_encodings_are_decoded_by_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registered class decodes, one derived from ours too, and another under the name later."""
+
+    class Negative(Int):
+        def decode(self, data: bytes) -> int:
+            return -super().decode(data)
+
+    monkeypatch.setitem(mds_encodings, "pair", _Pair)
+    monkeypatch.setitem(mds_encodings, "own", Negative)
+    columns = {"a": "int", "p": "pair", "q": "own"}
+    sample = {"a": 1, "p": (3, 4), "q": 5}
+    shard = shard_of(columns, [sample])
+    wanted = [{"a": 1, "p": (3, 4), "q": -5}]
+    assert_rows(gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1), wanted)
+    assert list(shard) == wanted
+    monkeypatch.setitem(mds_encodings, "own", Int)
+    shard = shard_of(columns, [sample])
+    assert gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1).rows() == [sample]
+
+
+def _text_shards() -> list[Shard]:
+    rows = [{"f": 0.5, "i": 2**70, "s": "é"}, {"f": 2.0, "i": -1, "s": ""}]
+    encodings = {"f": "float", "i": "int", "s": "str"}
+    shards: list[Shard] = []
+    formats: list[JSONColumns | XSVColumns] = [
+        JSONColumns(encodings),
+        XSVColumns(encodings, format="tsv"),
+    ]
+    for columns in formats:
+        head = columns.header()
+        lines = [columns.encode(row) for row in rows]
+        raw = head + b"".join(lines)
+        config = columns.config(compression=None, hashes=(), size_limit=None)
+        meta = shard_meta([len(line) for line in lines], start=len(head), config=config)
+        names, texts = tuple(encodings), tuple(encodings.values())
+        form: ShardFormat = "json" if isinstance(columns, JSONColumns) else columns.format
+        schema = ShardSchema(form, names, texts, newline="\n")
+        file = FileInfo("shard.00000.raw", len(raw), {})
+        info = ShardInfo(0, 2, schema, file, None, FileInfo("shard.00000.meta", len(meta), {}))
+        shards.append(open_shard(info, {"raw": raw, "raw_meta": meta}))
+    return shards
+
+
+def test_text_shards_and_shards_of_several_kinds_are_gathered() -> None:
+    """JSON, TSV and MDS rows of the same columns come together, with the types they have."""
+    sample = {"f": np.float64(4.5), "i": 3, "s": "mds"}
+    mds = shard_of({"f": "float64", "i": "int", "s": "str"}, [sample])
+    json, tsv = _text_shards()
+    parts = [
+        (json, np.array([1, 0]), np.array([0, 3])),
+        (mds, np.array([0]), np.array([2])),
+        (tsv, np.array([0]), np.array([1])),
+    ]
+    assert_rows(gather(parts, 4), [json.row(1), tsv.row(0), sample, json.row(0)])
+    assert gather(parts, 4, ["s"])["s"].to_list() == ["", "é", "mds", "é"]
+
+
+def test_shards_of_different_columns_are_no_batch() -> None:
+    """The error names the columns of both."""
+    a, b = shard_of({"x": "int"}, [{"x": 1}]), shard_of({"y": "int"}, [{"y": 1}])
+    row = np.zeros(1, np.int64)
+    with pytest.raises(SchemaError, match=r"\['y'\], the first has \['x'\]"):
+        gather([(a, row, slice(0, 1)), (b, row, slice(1, 2))], 2)
+
+
+@pytest.mark.parametrize("columns", [{"x": "int"}, {"x": "str"}])
+@pytest.mark.parametrize("bad", [-1, 3, 2**40, -(2**62)])
+def test_rows_that_are_not_there_are_an_error(columns: dict[str, str], bad: int) -> None:
+    """A row beyond the shard raises what `row` raises, wherever it stands."""
+    samples = [{"x": i if columns["x"] == "int" else str(i)} for i in range(3)]
+    shards = [shard_of(columns, samples), shard_of(columns, samples)]
+    good = np.array([0, 1])
+    for rows in ([bad, 0], [0, bad]):
+        with pytest.raises(IndexError, match=f"no sample {bad}, the shard has 3"):
+            gather([(shards[0], np.array(rows), slice(0, 2))], 2)
+        with pytest.raises(IndexError, match=f"no sample {bad}, the shard has 3"):
+            gather(
+                [(shards[0], good, np.array([3, 0])), (shards[1], np.array(rows), slice(1, 3))], 4
+            )
+
+
+@pytest.mark.parametrize(
+    ("places", "length"),
+    [
+        ([0, 0], 2),
+        ([0], 2),
+        ([0, 1], 3),
+        ([0, 1], 1),
+        (slice(0, 1), 2),
+        (slice(0, 2), 1),
+        (slice(1, 3), 3),
+    ],
+)
+def test_every_place_must_be_filled(places: Any, length: int) -> None:
+    """Places left out, filled twice or not there are an error, and never memory as it was."""
+    shard = shard_of({"x": "str"}, [{"x": "a"}, {"x": "b"}])
+    where = np.array(places) if isinstance(places, list) else places
+    with pytest.raises((ValueError, IndexError), match=r"place|out of bounds"):
+        gather([(shard, np.array([0, 1]), where)], length)
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    """The error lists the columns that there are, for every kind of shard."""
+    for shard in (shard_of({"x": "int"}, [{"x": 1}]), *_text_shards()):
+        with pytest.raises(MissingColumnError, match="no column 'nope'; the shards have '"):
+            gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1, ["nope"])
+
+
+def test_nothing_is_gathered_to_nothing() -> None:
+    """No rows give columns without values, of the types the shard has."""
+    shard = shard_of({"i": "int", "s": "str", "j": "json"}, [{"i": 1, "s": "a", "j": None}])
+    columns = gather([(shard, np.empty(0, np.int64), slice(0, 0))], 0)
+    assert columns.rows() == []
+    assert isinstance(columns["i"], Fixed)
+    assert isinstance(columns["s"], Ragged)
+    assert isinstance(columns["j"], Objects)
+    assert gather([], 0).rows() == []
+
+
+@pytest.mark.parametrize("encoding", ["ndarray:int64:2", "int64", "ndarray"])
+def test_columns_are_the_callers_own(encoding: str) -> None:
+    """Writing to a gathered array, or to a row's, changes no other one, and views refuse it."""
+    value = np.int64(7) if encoding == "int64" else np.array([1, 2])
+    raw = shard_of({"x": encoding}, [{"x": value}] * 4)
+    rows, all_of_it = np.arange(4), slice(0, 4)
+    column = gather([(raw, rows, all_of_it)], 4)["x"]
+    assert isinstance(column, Fixed)
+    column.values[...] = 99
+    assert_rows(gather([(raw, rows, all_of_it)], 4), [{"x": value}] * 4)
+    view = gather([(raw, rows, all_of_it)], 4, copy=False)["x"]
+    assert isinstance(view, Fixed)
+    assert view.values.flags.writeable == (encoding == "ndarray")
+
+
+def test_names_of_columns_are_no_code() -> None:
+    """A column may have any name, also one that would end a literal."""
+    names = ["'", '"', "a'}, 1/0, {'", "\\", "\n", "{x}", "é", "", "a0"]
+    sample = {name: i for i, name in enumerate(sorted(names))}
+    shard = shard_of(dict.fromkeys(names, "int"), [sample])
+    assert gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1).rows() == [sample]

@@ -1,0 +1,324 @@
+"""Many processes in one folder, some of them killed: nothing hangs, nothing is wrong, nothing stays.
+
+A process that is killed at any moment leaves at most unfinished parts, which the next removes.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.reader.cache.making import (
+    NUM_SAMPLES,
+    LoggedStore,
+    Made,
+    expected,
+    folder_bytes,
+    ids,
+    make,
+    open_descriptors,
+    ordinary_files,
+)
+
+from streaming_core.errors import StoreError
+from streaming_reader._cache import CacheGroup, SharedArrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.process import BaseProcess
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+
+_FORK = multiprocessing.get_context("fork")
+_READERS = 8
+_WATCHDOG_SECONDS = 120
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Return a plain data set."""
+    return make(tmp_path / "remote")
+
+
+def _started(work: Callable[[], object]) -> BaseProcess:
+    process = _FORK.Process(target=work)
+    process.start()
+    return process
+
+
+def _run_with_kills(work: Callable[[int], object], kills: int, seed: int) -> int:
+    """Keep eight processes at `work` until each has finished once; return how many were killed."""
+    rng = random.Random(seed)  # noqa: S311 - a schedule, not a secret
+    running = [_started(lambda i=i: work(i)) for i in range(_READERS)]
+    killed = 0
+    end = time.monotonic() + _WATCHDOG_SECONDS
+    pause = threading.Event()
+    while any(process.is_alive() for process in running) or killed < kills:
+        assert time.monotonic() < end, "the readers hang"
+        pause.wait(rng.uniform(0.0, 0.03))
+        at = rng.randrange(_READERS)
+        if killed < kills and running[at].is_alive():
+            os.kill(running[at].pid or 0, signal.SIGKILL)
+            running[at].join(30)
+            killed += 1
+            running[at] = _started(lambda i=at: work(i))
+        elif killed < kills and not running[at].is_alive():
+            running[at] = _started(lambda i=at: work(i))
+    for process in running:
+        process.join(30)
+    assert [process.exitcode for process in running] == [0] * _READERS
+    return killed
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_each_shard_is_fetched_once_plus_kills(tmp_path: Path, compression: str | None) -> None:
+    """Without a limit a shard is fetched once for all processes, and once more for a kill at most."""
+    made = make(tmp_path / "remote", compression=compression)
+    local, log = tmp_path / "local", tmp_path / "log"
+
+    def work(number: int) -> None:
+        store = LoggedStore(made.folder, log, piece=100, seconds=0.001)
+        cache = made.cache(local, remote=store)
+        order = np.random.default_rng(number).permutation(made.num_shards)
+        for shard in order.tolist():
+            assert ids(cache.open(shard, timeout=60)) == expected(made, shard)
+
+    killed = _run_with_kills(work, kills=12, seed=5)
+    fetched = Counter(log.read_text().split())
+    assert len(fetched) == made.num_shards
+    assert sum(fetched.values()) <= made.num_shards + killed
+    assert len(ordinary_files(local)) == made.num_shards
+    made.cache(local)  # removes what the killed have left
+    assert os.listdir(local / ".streaming/parts") == []
+
+
+def test_a_tiny_limit_holds_under_kills(made: Made, tmp_path: Path) -> None:
+    """Eight processes under a limit of four shards, killed at random: it holds at every moment."""
+    local, log = tmp_path / "local", tmp_path / "log"
+    limit = made.largest * 4 + 80 + made.num_shards * 32
+
+    def work(number: int) -> None:
+        store = LoggedStore(made.folder, log, piece=400, seconds=0.0005)
+        cache = made.cache(local, remote=store, group=CacheGroup(limit), max_open=1)
+        for shard in np.random.default_rng(number).integers(0, made.num_shards, 15).tolist():
+            assert ids(cache.open(shard, timeout=90)) == expected(made, shard)
+
+    over: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            # A listing is no snapshot: what moves while it is read may be counted twice.
+            found = min(folder_bytes(local) for _ in range(3))
+            whole = min(folder_bytes(local, parts=True) for _ in range(3))
+            if found > limit or whole > limit + _READERS * made.largest:
+                over.append(found)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        _run_with_kills(work, kills=12, seed=6)
+    finally:
+        done.set()
+        watcher.join(30)
+    assert not over
+    made.cache(local)
+    assert os.listdir(local / ".streaming/parts") == []
+    assert folder_bytes(local, parts=True) <= limit
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_a_kill_in_the_middle_of_a_fetch(made: Made, tmp_path: Path, moment: int) -> None:
+    """The next process finds the lock free, the half file gone, and fetches it whole."""
+    local, log = tmp_path / "local", tmp_path / "log"
+
+    def work() -> None:
+        store = LoggedStore(made.folder, log, piece=50, seconds=0.01)
+        made.cache(local, remote=store).open(0)
+
+    process = _started(work)
+    part = local / ".streaming/parts" / f"{made.table.shard(0).raw.basename}.raw"
+    pause = threading.Event()
+    end = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size >= 100 * moment):
+        assert time.monotonic() < end
+        pause.wait(0.002)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join(30)
+    assert part.exists()
+    cache = made.cache(local)
+    assert not part.exists()
+    assert ids(cache.open(0, timeout=20)) == expected(made, 0)
+    assert ordinary_files(local) == {made.table.shard(0).raw.basename}
+
+
+# --- what stays behind ----------------------------------------------------------------------------
+
+
+def _state() -> dict[str, object]:
+    gc.collect()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return {
+        "threads": sorted(thread.name for thread in threading.enumerate()),
+        "descriptors": open_descriptors(),
+        "shared": sorted(str(path) for path in Path("/dev/shm").iterdir()),  # noqa: S108
+        "mapped": [line for line in maps if "/shm/" in line],
+        "temporary": sorted(path.name for path in Path(tempfile.gettempdir()).iterdir()),
+    }
+
+
+def leave_nothing(root: Path) -> None:
+    """Print what 200 caches, used and dropped, leave in a process: before and after."""
+    made = Made(root / "remote")
+    (root / "blocked").write_bytes(b"")
+
+    def use(number: int) -> None:
+        local = root / f"local-{number % 5}"
+        cache = made.cache(local, group=CacheGroup("1mb") if number % 2 else None)
+        assert ids(cache.open(number % made.num_shards))
+        cache.prepare(0)
+        cache.evict(number % 3)
+        SharedArrays(local)(f"{number}", 3, lambda: np.arange(3))
+        try:
+            made.cache(root / "blocked" / "below").open(0)
+        except StoreError:
+            return
+        raise AssertionError
+
+    for number in range(20):
+        use(number)
+    before = _state()
+    for number in range(200):
+        use(number)
+    print(json.dumps([before, _state()]))  # noqa: T201 - for the test
+
+
+def test_caches_leave_nothing_in_the_process(made: Made, tmp_path: Path) -> None:
+    """Descriptors, threads, shared memory and temporary files are after 200 caches as before."""
+    assert made.num_shards
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    code = (
+        "import pathlib, sys; from tests.reader.cache.test_kills import leave_nothing; "
+        "leave_nothing(pathlib.Path(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = json.loads(done.stdout)
+    assert after == before
+
+
+def test_caches_that_live_hold_no_descriptors(made: Made, tmp_path: Path) -> None:
+    """200 caches alive at once, each having fetched, hold nothing open but what is mapped."""
+    gc.collect()
+    before = open_descriptors()
+    caches = [made.cache(tmp_path / f"local-{i % 4}") for i in range(200)]
+    for i, cache in enumerate(caches):
+        cache.prepare(i % made.num_shards)
+    assert open_descriptors() == before
+    mapped = [cache.open(0) for cache in caches[:10]]
+    assert len(open_descriptors()) <= len(before) + 10
+    del mapped, caches
+    gc.collect()
+    assert open_descriptors() == before
+
+
+# --- other users ----------------------------------------------------------------------------------
+
+
+def _as_nobody(work: Callable[[], object]) -> int | None:
+    """Run `work` in a process of another user, for whom permissions count."""
+    if os.getuid():
+        pytest.skip("only root can become another user")
+
+    def run() -> None:
+        os.setgid(65534)
+        os.setuid(65534)
+        work()
+
+    process = _started(run)
+    process.join(60)
+    return process.exitcode
+
+
+@pytest.fixture
+def public() -> Path:
+    """Return a folder that other users can reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_read_only_folder_that_is_complete_works(public: Path, compression: str | None) -> None:
+    """Who may only read opens all that is there, decompressed or not, with and without remote."""
+    made = make(public / "remote", compression=compression)
+    local = public / "local"
+    cache = made.cache(local)
+    for shard in range(made.num_shards):
+        cache.open(shard)
+
+    def work() -> None:
+        for one in (made.cache(local), type(cache)(made.table, None, made.folder)):
+            got = [i for shard in range(made.num_shards) for i in ids(one.open(shard))]
+            assert got == list(range(NUM_SAMPLES))
+
+    assert _as_nobody(work) == 0
+
+
+def test_what_cannot_be_written_is_an_error_that_names_the_folder(public: Path) -> None:
+    """A missing shard in a folder of another user: who, where, how much; and no limit there."""
+    made = make(public / "remote")
+    local = public / "local"
+    made.cache(local).open(0)
+
+    def work() -> None:
+        cache = made.cache(local)
+        assert ids(cache.open(0)) == expected(made, 0)
+        with pytest.raises(StoreError, match=rf"{local}.*EACCES.*bytes are needed"):
+            cache.open(1)
+        with pytest.raises(StoreError, match="ledger"):
+            made.cache(local, group=CacheGroup("1mb")).evict(0)
+
+    assert _as_nobody(work) == 0
+
+
+def test_two_users_share_a_folder_that_both_may_write(public: Path) -> None:
+    """With a group-writable folder, as the umask allows, each reads and evicts what either fetched."""
+    made = make(public / "remote")
+    local = public / "local"
+    (local / ".streaming/parts").mkdir(parents=True)
+    for path in (local, local / ".streaming", local / ".streaming/parts"):
+        path.chmod(0o777)
+    made.cache(local).open(0)
+
+    def work() -> None:
+        cache = made.cache(local)
+        assert ids(cache.open(0)) == expected(made, 0)
+        assert ids(cache.open(1)) == expected(made, 1)
+
+    assert _as_nobody(work) == 0
+    assert ids(made.cache(local).open(1)) == expected(made, 1)

@@ -1,0 +1,181 @@
+"""Stopped after any batch and gone on with in any other world: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from streaming_core import Stream, StreamingDataLoader, StreamingDataset, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+_GLOBAL_BATCH = 8
+_WORLDS = [(nodes, ranks) for nodes in (1, 2, 4) for ranks in (1, 2)]
+_METHODS = ["random", "stratified", "per_stream", "device_per_stream"]
+
+
+class _Job:
+    """A data set in any world, with the same global batch."""
+
+    def __init__(self, streams: list[dict[str, Any]], **config: Any) -> None:
+        self.streams = streams
+        self.config = {"shuffle": True, "num_canonical_nodes": 4, **config}
+
+    def loader(
+        self, rank: int, nodes: int, ranks_per_node: int, workers: int, state: Any = None
+    ) -> StreamingDataLoader:
+        """Return the loader of one rank."""
+        ranks = nodes * ranks_per_node
+        batch = _GLOBAL_BATCH // ranks
+        dataset = StreamingDataset(
+            streams=[Stream(**stream) for stream in self.streams],
+            batch_size=batch,
+            world=World(rank, ranks, ranks_per_node),
+            **self.config,
+        )
+        loader = StreamingDataLoader(
+            dataset,
+            batch_size=batch,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+        )
+        if state is not None:
+            loader.load_state_dict(json.loads(json.dumps(state)))
+        return loader
+
+    def steps(
+        self, nodes: int, ranks: int, workers: int, state: Any = None, *, stop: int | None = None
+    ) -> tuple[list[list[int]], Any]:
+        """Return the ids of each global batch, and rank 0's state after the last one taken."""
+        loaders = [self.loader(r, nodes, ranks, workers, state) for r in range(nodes * ranks)]
+        found: list[list[int]] = []
+        for batches in itertools.islice(itertools.zip_longest(*loaders), stop):
+            found.append([int(n) for batch in batches if batch is not None for n in batch["id"]])
+        return found, loaders[0].state_dict()
+
+
+def _mixture(ids_folder: Path, more_folder: Path) -> list[dict[str, Any]]:
+    return [
+        {"local": ids_folder, "proportion": 0.75},
+        {"local": more_folder, "proportion": 0.25},
+    ]
+
+
+def _as_sets(steps: list[list[int]]) -> list[list[int]]:
+    return [sorted(step) for step in steps]
+
+
+@pytest.mark.parametrize("method", _METHODS)
+@pytest.mark.parametrize("algo", ["py1e", "windowed"])
+def test_every_world_and_every_stop_gives_the_same_global_batches(
+    ids_folder: Path, more_folder: Path, method: str, algo: str
+) -> None:
+    """Whatever worlds the epoch began in and goes on in, at every batch.
+
+    `device_per_stream` deals whole batches of devices, so its order is that of one world: there an
+    epoch goes on in the world it began in.
+    """
+    job = _Job(
+        _mixture(ids_folder, more_folder),
+        batching_method=method,
+        shuffle_algo=algo,
+        shuffle_block_size=24,
+        epoch_size=96,
+    )
+    if method == "device_per_stream":
+        for world in _WORLDS:
+            _stop_everywhere(job, [world])
+    else:
+        _stop_everywhere(job, _WORLDS)
+
+
+def _stop_everywhere(job: _Job, worlds: list[tuple[int, int]]) -> None:
+    """Stop and go on at every batch, between any two of the worlds in turn."""
+    whole, _ = job.steps(*worlds[0], 0)
+    assert sum(map(len, whole)) >= 80
+    for nodes, ranks in worlds:
+        assert _as_sets(job.steps(nodes, ranks, 0)[0]) == _as_sets(whole), (nodes, ranks)
+    pairs = itertools.cycle(itertools.product(worlds, worlds))
+    for stop in range(1, len(whole)):
+        for before, after in itertools.islice(pairs, 3):
+            first, state = job.steps(*before, 0, stop=stop)
+            rest, _ = job.steps(*after, 0, state)
+            assert _as_sets(first + rest) == _as_sets(whole), (stop, before, after)
+
+
+@pytest.mark.parametrize("method", _METHODS)
+def test_workers_and_prefetching_do_not_matter(
+    ids_folder: Path, more_folder: Path, method: str
+) -> None:
+    """With 0 to 3 real workers before the stop, and any other number after it."""
+    job = _Job(
+        _mixture(ids_folder, more_folder),
+        batching_method=method,
+        shuffle_block_size=24,
+        epoch_size=96,
+    )
+    whole, _ = job.steps(1, 2, 0)
+    for before, after, stop in [(0, 3, 1), (1, 2, 4), (2, 0, 5), (3, 1, 7), (2, 3, len(whole) - 1)]:
+        assert job.steps(1, 2, before)[0] == whole
+        first, state = job.steps(1, 2, before, stop=stop)
+        rest, _ = job.steps(1, 2, after, state)
+        assert first + rest == whole, (before, after, stop)
+
+
+def test_a_checkpoint_at_the_end_goes_on_with_the_next_epoch(ids_folder: Path) -> None:
+    """And then the one after it, as if never stopped."""
+    job = _Job([{"local": ids_folder}])
+    loader = job.loader(0, 1, 1, 0)
+    epochs = [[int(n) for batch in loader for n in batch["id"]] for _ in range(3)]
+    assert epochs[0] != epochs[1]
+    _, state = job.steps(1, 1, 2)
+    resumed = job.loader(0, 1, 1, 0, state)
+    for epoch in epochs[1:]:
+        assert [int(n) for batch in resumed for n in batch["id"]] == epoch
+
+
+def _plain(dataset: StreamingDataset, workers: int) -> Iterator[list[int]]:
+    loader: DataLoader[Any] = DataLoader(
+        dataset,  # type: ignore[arg-type]
+        batch_size=dataset.batch_size,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+    )
+    for batch in loader:
+        yield [int(n) for n in batch["id"]]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_torchs_own_loader_gives_the_same_batches(ids_folder: Path, workers: int) -> None:
+    """Value for value, epoch for epoch."""
+    job = _Job([{"local": ids_folder}])
+    ours = job.loader(0, 1, 1, workers)
+    plain = job.loader(0, 1, 1, 0).dataset
+    for _ in range(2):
+        wanted = [[int(n) for n in batch["id"]] for batch in ours]
+        assert list(_plain(plain, workers)) == wanted
+
+
+def test_loading_counts_whenever_it_is_done(ids_folder: Path) -> None:
+    """Twice, after iterating, and back to an earlier epoch."""
+    job = _Job([{"local": ids_folder}])
+    whole, _ = job.steps(1, 1, 0)
+    _, early = job.steps(1, 1, 0, stop=2)
+    _, late = job.steps(1, 1, 0, stop=5)
+    loader = job.loader(0, 1, 1, 0)
+    for _ in range(3):
+        for _ in loader:
+            pass
+    loader.load_state_dict(late)
+    loader.load_state_dict(early)
+    assert [[int(n) for n in batch["id"]] for batch in loader] == whole[2:]
+    loader.load_state_dict(late)
+    assert [[int(n) for n in batch["id"]] for batch in loader] == whole[5:]
