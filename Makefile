@@ -19,8 +19,9 @@ help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
 .PHONY: demo
-demo: $(DEV) ## write a data set, check it and read it back
+demo: $(DEV) ## write a data set, check it, train from it, kill and resume
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/train.py
 
 .PHONY: test
 test: $(DEV) ## run all tests and the doctests of the packages

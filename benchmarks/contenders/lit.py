@@ -76,7 +76,22 @@ def _part(which: tuple[int, int]) -> Iterator[dict[str, Any]]:
 
 def write_in_order(work: Work, task: Task, out: Path) -> None:
     """Let one worker of `optimize` write the samples, so that their order stays."""
-    _Optimize(work, task, 1).run(out)
+    _works.append(work)
+    litdata.optimize(
+        fn=_whole,
+        inputs=[len(_works) - 1],
+        output_dir=str(out),
+        chunk_bytes=_CHUNK_BYTES,
+        compression=task.compression,
+        num_workers=1,
+        start_method="fork",
+        verbose=False,
+    )
+
+
+def _whole(which: int) -> Iterator[dict[str, Any]]:
+    """All samples as a user's loop makes them: Python's ints read faster than numpy's."""
+    yield from _works[which].samples()
 
 
 def prepare(task: Task, options: dict[str, Any], _shared: Path) -> Timed:

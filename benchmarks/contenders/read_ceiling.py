@@ -1,13 +1,12 @@
 """What this machine allows readers: the same values from one plain file, without any format.
 
 Option `method`: see `_reading`. In order, a loop that makes the dicts; in batches, one gather by
-numpy for each column, or a copy for each `bytes`; single samples, a `pread` each. From workers,
-torch moves copies of one constant batch.
+numpy for each column, or a copy for each `bytes`; single samples, the same one at a time. From
+workers, torch moves copies of one constant batch.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare"]
 
-_Columns = dict[str, "NDArray[Any]"]
+_unpack_pair = struct.Struct("<qq").unpack_from
 
 
 class _Plain:
@@ -38,15 +37,15 @@ class _Plain:
     def __init__(self, folder: Path, task: Task) -> None:
         names = sorted(path.stem for path in folder.iterdir() if path.suffix == ".npy")
         self.folder = folder
-        self.columns: _Columns = {n: np.load(folder / f"{n}.npy", mmap_mode="r") for n in names}
+        self.columns: dict[str, NDArray[Any]] = {
+            n: np.load(folder / f"{n}.npy", mmap_mode="r") for n in names
+        }
         self.batch_size = BATCH_SIZES[task.work]
         self.order = np.random.default_rng(task.seed).permutation(task.num_samples)
-        self._files = {n: os.open(folder / f"{n}.npy", os.O_RDONLY) for n in names}
 
     def samples(self) -> Iterable[dict[str, Any]]:
-        (name, *_), (column, *_) = self.columns.keys(), self.columns.values()
-        if column.ndim > 1:
-            return Epochs(lambda: ({name: row} for row in np.asarray(column)))
+        if "y" not in self.columns:
+            return Epochs(lambda: ({"tokens": row} for row in self._tokens))
         records = self._records
         return Epochs(lambda: ({"x": x, "y": y} for x, y in struct.iter_unpack("<qq", records)))
 
@@ -54,6 +53,11 @@ class _Plain:
     def _records(self) -> bytes:
         """All values of a sample beside each other, as row formats have them."""
         return np.stack([self.columns["x"], self.columns["y"]], axis=1).tobytes()
+
+    @cached_property
+    def _tokens(self) -> NDArray[np.uint16]:
+        """The same mapping, without what its class adds to each row."""
+        return np.asarray(self.columns["tokens"])
 
     def batches(self, num_workers: int) -> Iterable[Mapping[str, Any]]:
         assert num_workers == 0
@@ -67,14 +71,10 @@ class _Plain:
         return {n: np.take(column, numbers, axis=0) for n, column in self.columns.items()}
 
     def get(self, number: int) -> dict[str, Any]:
-        sample: dict[str, Any] = {}
-        for name, column in self.columns.items():
-            num_bytes = column.itemsize * (column.shape[1] if column.ndim > 1 else 1)
-            start = cast("Any", column).offset + number * num_bytes
-            data = os.pread(self._files[name], num_bytes, start)
-            array = np.frombuffer(data, column.dtype)
-            sample[name] = array if column.ndim > 1 else int(array[0])
-        return sample
+        if "y" not in self.columns:
+            return {"tokens": self._tokens[number]}
+        x, y = _unpack_pair(self._records, number * 16)
+        return {"x": x, "y": y}
 
     def first(self, num_workers: int, state: dict[str, Any] | None) -> Iterable[Mapping[str, Any]]:
         raise NotImplementedError(num_workers, state)
@@ -96,9 +96,7 @@ class _Blobs(_Plain):
         return {"data": [self._one(number) for number in numbers]}
 
     def get(self, number: int) -> dict[str, Any]:
-        begin, end = self._begins[number], self._begins[number + 1]
-        offset = cast("Any", self.columns["data"]).offset
-        return {"data": os.pread(self._files["data"], end - begin, offset + begin)}
+        return {"data": self._one(number)}
 
     def _one(self, number: int) -> bytes:
         return bytes(self._data[self._begins[number] : self._begins[number + 1]])

@@ -96,8 +96,10 @@ def prepare(task: Task, options: dict[str, Any], shared: Path) -> Timed:
     method = options["method"]
     if method in {"loader", "first", "resume"}:
         _loader_class()
-    cache = shared / "cache-of-orders"
-    if options.get("order") != "kept":
+    kept = options.get("order") == "kept"
+    # Those who begin without one must not take away what another is to find again.
+    cache = shared / ("orders-kept" if kept else "orders")
+    if not kept:
         shutil.rmtree(cache, ignore_errors=True)
     os.environ["STREAMING_CACHE_DIR"] = str(cache)
     source = _Source(

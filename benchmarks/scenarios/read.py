@@ -143,7 +143,10 @@ _WAYS = (
             OURS: "`dataset[i]`",
             REFERENCE: "`dataset[i]`",
             LITDATA: "`dataset[i]`",
-            _CEILING: "a `pread` for each column of a plain file, made into the same dict",
+            _CEILING: (
+                "the same dicts from a mapped plain file: struct's `unpack_from`, a view, a copy "
+                "for each `bytes`"
+            ),
         },
     ),
     _Way(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streaming_reader.stream import Stream
 
-__all__ = ["open_streams", "settle_weights"]
+__all__ = ["OrderArrays", "open_streams", "order_arrays", "settle_weights"]
 
 _AT_A_TIME = 16
 _SHARE_FROM = 1 << 20
@@ -68,25 +68,30 @@ def _refuse_shared_folders(streams: Sequence[Stream]) -> None:
             raise SchemaError(msg)
 
 
-class _OrderArrays:
+class OrderArrays:
     """Keeps small orders in memory, and shares large ones with the other processes of the node."""
 
     def __init__(self, shared: ArrayMaker) -> None:
+        """Have large ones made and shared by `shared`."""
         self._shared = shared
+        self.shares = False
+        """Whether an order was large, so far."""
 
     def __call__(
         self, key: str, count: int, make: Callable[[], NDArray[np.int64]]
     ) -> NDArray[np.int64]:
+        """Return the array that `make` makes, or another process of this node has made."""
         if count < _SHARE_FROM:
             return in_memory(key, count, make)
+        self.shares = True
         return self._shared(key, count, make)
 
 
-def order_arrays(streams: Sequence[Stream]) -> ArrayMaker:
+def order_arrays(streams: Sequence[Stream]) -> OrderArrays:
     """Return what keeps orders as long as the data: beside the first cache, else for the user."""
     first = next((stream for stream in streams if stream.url is not None), None)
     folder = user_cache(str(streams[0].folder.absolute())) if first is None else first.folder
-    return _OrderArrays(SharedArrays(folder))
+    return OrderArrays(SharedArrays(folder))
 
 
 def settle_weights(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
+import threading
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._units import parse_count
 from streaming_core._world import World, detect_world, torch_worker
-from streaming_core.errors import SchemaError
+from streaming_core.errors import CheckpointError, SchemaError
 from streaming_reader._access import checked_ids, select
 from streaming_reader._batch import as_format, check_format
 from streaming_reader._feed import Feed, decode, decode_rows
@@ -23,7 +24,7 @@ from streaming_reader.stream import Stream, StreamDefaults, streams_registry
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -169,7 +170,19 @@ class StreamingDataset(Surface):
         self._arrays = order_arrays(self.streams)
         self._shared = SharedBlock()
         self._iterations = 0
-        _tell_torch()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[StreamingDataset]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The class, which torch is told of when it first looks.
+
+        A DataLoader that took this for a map would go through it in the wrong order without a word.
+        Inheriting from torch's class, or registering there early, would load torch for those who do
+        not use it.
+        """
+        torch: Any = sys.modules.get("torch.utils.data")
+        if torch is not None and hasattr(torch, "IterableDataset"):
+            torch.IterableDataset.register(StreamingDataset)
+        return type(self)
 
     # --- who and how much -------------------------------------------------------------------------
 
@@ -187,11 +200,6 @@ class StreamingDataset(Surface):
     def __getstate__(self) -> dict[str, Any]:
         """Send what a worker needs, who we are included: it may not be able to find out."""
         return {**self.__dict__, "_world": self._world or detect_world()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what was sent."""
-        self.__dict__.update(state)
-        _tell_torch()
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -251,11 +259,20 @@ class StreamingDataset(Surface):
             ahead = _AHEAD_BATCHES * size if self.batch_size else _AHEAD_SAMPLES
         return Feed(
             self._catalogue,
-            _windows(plan, world, rank),
+            _windows(plan, world, rank, partial(self._prepare, world, position, size)),
             ahead=ahead,
             timeout=self.streams[0].settings.download_timeout,
             counters=self._shared.counters(world.worker),
         )
+
+    def _prepare(self, world: World, position: Position, batch_size: int) -> None:
+        """Make the next epoch's order in the background, once per node and if that takes long."""
+        if world.worker or world.rank_of_node or not self._arrays.shares:
+            return
+        later = replace(position, epoch=position.epoch + 1, sample=0)
+        plan = self._plan(world, later, batch_size)
+        # Should it fail, it fails again, and is raised, when that epoch begins.
+        threading.Thread(target=plan.prepare, name="streaming-next-epoch", daemon=True).start()
 
     def _plan(self, world: World, position: Position, batch_size: int) -> EpochPlan:
         shape = world.replicated(self.replication)
@@ -296,7 +313,9 @@ class StreamingDataset(Surface):
         sample: dict[str, Any] = self[sample_id]
         return sample
 
-    def take(self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - the format's type
+    def take(
+        self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list"
+    ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
         return as_format(decode(self._catalogue, self._open, flat), batch_format, ragged)
@@ -346,7 +365,15 @@ class StreamingDataset(Surface):
         Raises:
             CheckpointError: It belongs to other data or settings; says what differs.
         """
-        self._shared.set(parse_state(obj, self._facts()))
+        position = parse_state(obj, self._facts())
+        most = 2 * (self.epoch_size + self.world.num_ranks)
+        if position.sample > most:
+            msg = (
+                f"the checkpoint was taken after {position.sample} samples of an epoch that has "
+                f"{self.epoch_size} here; it belongs to more data, or to other weights"
+            )
+            raise CheckpointError(msg)
+        self._shared.set(position)
 
     def _facts(self) -> dict[str, Any]:
         """Return what the order depends on beyond what a checkpoint restores."""
@@ -374,15 +401,22 @@ def _or(found: int | None, default: Any) -> Any:  # noqa: ANN401 - keeps the def
     return default if found is None else found
 
 
-def _windows(plan: EpochPlan, world: World, rank: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the ids of this worker's steps, a batch at first and some ten thousand later on."""
+def _windows(
+    plan: EpochPlan, world: World, rank: int, then: Callable[[], None]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the ids of this worker's steps, a batch at first and some ten thousand later on.
+
+    `then` is done once, after the first.
+    """
     steps = plan.worker_steps(world.worker, world.workers_per_rank)
     most = max(1, _WINDOW_SAMPLES // plan.batch_size)
     at, size = 0, 1
     while at < len(steps):
         some = steps[at : at + size]
-        ids = plan.batches(rank, some[0], some[-1] + 1)[:: some.step]
+        ids = plan.batches(rank, some[0], some[-1] + 1, some.step)
         yield ids[ids >= 0]
+        if not at:
+            then()
         at, size = at + size, min(most, 4 * size)
 
 
@@ -397,14 +431,3 @@ def _batches(
     with feed:
         for columns in feed.batches(size, drop_last=drop_last):
             yield as_format(columns, batch_format, ragged)
-
-
-def _tell_torch() -> None:
-    """Let torch know this class for an iterable data set, without inheriting from torch.
-
-    A DataLoader that took it for a map would go through it in the wrong order without a word.
-    """
-    if "torch" in sys.modules or importlib.util.find_spec("torch") is not None:
-        from torch.utils.data import IterableDataset  # noqa: PLC0415 - only where it is installed
-
-        IterableDataset.register(StreamingDataset)

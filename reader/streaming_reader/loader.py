@@ -128,6 +128,8 @@ class StreamingDataLoader(DataLoader[Any]):
 
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterators are private
         """Begin an iteration; the count of samples starts at 0."""
+        if isinstance(self._iterator, InWorkers) and self._iterator.is_over:
+            self._iterator = None  # persistent workers of which one has died
         iterator = cast("InProcess | InWorkers", super().__iter__())
         self._tally = iterator.tally
         return iterator

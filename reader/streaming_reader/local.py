@@ -77,7 +77,9 @@ class LocalDataset:
         """Return several samples at once, as torch asks for a batch."""
         return self._rows(checked_ids(ids, len(self)))
 
-    def take(self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - the format's type
+    def take(
+        self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list"
+    ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `StreamingDataset.batches`."""
         flat = checked_ids(ids, len(self))
         return as_format(decode(self._catalogue, self._open, flat), batch_format, ragged)

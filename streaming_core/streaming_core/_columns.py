@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Column", "Columns", "Fixed", "Item", "Kind", "Objects", "Ragged", "iterate_rows"]
+__all__ = [
+    "Column",
+    "Columns",
+    "Fixed",
+    "Item",
+    "Kind",
+    "Objects",
+    "Ragged",
+    "iterate_rows",
+    "keep_freed_memory",
+]
 
 Item: TypeAlias = Literal["int", "scalar", "array"]
 """What one value of a `Fixed` column is: a Python int, a NumPy scalar, or an array."""
@@ -65,6 +75,10 @@ class Fixed:
     def slice(self, start: int, stop: int) -> Fixed:
         """Return the values from `start` to `stop`, a view."""
         return Fixed(self.values[start:stop], self.item)
+
+
+_LARGE_BLOCK: Final = (32 << 20) - (8 << 10)
+"""Just below the largest block that the GNU C library learns from."""
 
 
 @final
@@ -159,6 +173,7 @@ class Ragged:
         """Return the values one by one; arrays are views."""
         apart = self._apart
         if apart is not None:
+            keep_freed_memory()
             return list(map(bytes, apart))
         if self.kind == "array":
             bounds, elements = self.bounds.tolist(), self.elements
@@ -176,6 +191,13 @@ class Ragged:
             text = data.decode()
             return [text[a:b] for a, b in itertools.pairwise(bounds)]
         return [data[a:b].decode() for a, b in itertools.pairwise(bounds)]
+
+    def in_turn(self) -> Iterable[Any]:
+        """Return the values one by one, large ones made only when asked for."""
+        if self._apart is None:
+            return self.to_list()
+        keep_freed_memory()
+        return map(bytes, self._apart)
 
     def slice(self, start: int, stop: int) -> Ragged:
         """Return the values from `start` to `stop`, a view."""
@@ -276,7 +298,10 @@ def iterate_rows(columns: Columns) -> Iterator[dict[str, Any]]:
     if not columns.columns:
         return ({} for _ in range(columns.length))
     make = _maker(tuple(columns.columns))
-    return iter(make(*(column.to_list() for column in columns.columns.values())))
+    lists = (
+        c.in_turn() if isinstance(c, Ragged) else c.to_list() for c in columns.columns.values()
+    )
+    return iter(make(*lists))
 
 
 @lru_cache(maxsize=256)
@@ -288,6 +313,22 @@ def _maker(names: tuple[str, ...]) -> Callable[..., Iterable[dict[str, Any]]]:
     display = ", ".join(f"{name!r}: a{i}" for i, name in enumerate(names))
     one: Callable[..., dict[str, Any]] = eval(f"lambda {arguments}: {{{display}}}")  # noqa: S307 - see above
     return lambda *lists: map(one, *lists)
+
+
+_keeping = False
+
+
+def keep_freed_memory() -> None:
+    """Let the C library use the memory of freed large values again, once per process.
+
+    By default it returns to the system what was freed at the end of its heap, and values of 100 kB,
+    made and dropped by the batch, then cost four times as much, all of it page faults. The GNU C
+    library stops that by itself when a program frees a large block; others are not affected.
+    """
+    global _keeping  # noqa: PLW0603 - it concerns the process
+    if not _keeping:
+        _keeping = True
+        bytearray(_LARGE_BLOCK)
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ from streaming_core.errors import (
 from streaming_reader._cache._filling import Filler
 from streaming_reader._cache._group import locked_shelves
 from streaming_reader._cache._inspector import Inspector, Known
+from streaming_reader._cache._ledger import State
 from streaming_reader._cache._locks import lock_file
 from streaming_reader._cache._mapped import map_file
 from streaming_reader._cache._opened import Opened
@@ -180,6 +181,7 @@ class ShardCache:
             return None
         self._note_uses()
         with self._held() as held:
+            held.settle()
             held.page(self._shelf).replace(self._shelf.scan())
             coldest = held.coldest(self._shelf)
             if coldest is not None:
@@ -259,9 +261,13 @@ class ShardCache:
         if self._remote is not None:
             with suppress(OSError):
                 page = stack.enter_context(self._shelf.ledger.locked(deadline))
+        if page is None:
+            self._filler.publish(made)
+            return
+        # What is known of the files is noted first, so that dying in between loses nothing of it.
+        page.set(info.index, made.entry._replace(state=State.FETCHING))
         self._filler.publish(made)
-        if page is not None:
-            page.set(info.index, made.entry)
+        page.set(info.index, made.entry)
 
     def _mapped_if_right(self, info: ShardInfo) -> list[memoryview] | None:
         try:

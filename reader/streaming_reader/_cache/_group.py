@@ -78,7 +78,7 @@ class Held(NamedTuple):
                 if not shelf.is_being_made(shard):
                     size = shelf.bytes_there(shelf.table.shard(shard))
                     state = State.PRESENT if size else State.ABSENT
-                    page.set(shard, page.get(shard)._replace(state=state, size=size, changed=0))
+                    page.set(shard, page.get(shard)._replace(state=state, size=size))
 
     def used(self, *, with_fetching: bool) -> int:
         """Return the bytes of all shards that are there, or also of those to come."""

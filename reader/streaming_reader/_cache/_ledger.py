@@ -7,7 +7,7 @@ a descriptor.
 """
 
 # Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120
+# ruff: noqa: PTH103, PTH105, PTH108
 
 from __future__ import annotations
 

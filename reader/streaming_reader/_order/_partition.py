@@ -188,12 +188,9 @@ def partition(
 
     `relaxed` keeps the global batches of the run that began on `initial_nodes` where the canonical
     nodes do not fit the present ones. Counted through global batches its slots are the same then
-    and now, so that it is `orig` on the nodes of then.
+    and now, so that it is `orig` on the nodes of then. After more samples than there are, those
+    that ranks were given twice included, nothing is left.
     """
-    total = nodes * ranks
-    if samples + total - samples % total < drop:
-        msg = f"cannot go on after {drop} samples: the epoch has only {samples}"
-        raise OrderError(msg)
     fits = nodes <= rows and rows % nodes == 0
     fits = fits or (nodes > rows and nodes % rows == 0)
     if algo == "orig" or initial_nodes is None or fits:

@@ -109,16 +109,26 @@ class EpochPlan:
         self.num_steps = -(-self._some // workers_per_rank) * workers_per_rank
         """Batches of each rank that are left, empty ones at the end included."""
 
-    def batches(self, rank: int, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the sample ids of a rank's batches: a row for each, -1 where there is nothing."""
+    def batches(self, rank: int, start: int, stop: int, every: int = 1) -> NDArray[np.int64]:
+        """Return the sample ids of a rank's batches: a row for each, -1 where there is nothing.
+
+        These are `start`, `start + every`, … before `stop`.
+        """
         if not 0 <= rank < self.num_ranks:
             msg = f"rank {rank} is out of range: the plan is for {self.num_ranks} ranks"
             raise OrderError(msg)
-        return self._take(start, stop, rank * self.batch_size, (rank + 1) * self.batch_size)
+        slots = np.arange(rank * self.batch_size, (rank + 1) * self.batch_size)
+        return self._take(range(start, stop, every), slots)
+
+    def prepare(self) -> None:
+        """Let the arrays that the order needs be made now rather than with the first batch."""
+        if self.num_steps:
+            self.batches(0, 0, 1)
 
     def step(self, step: int) -> NDArray[np.int64]:
         """Return the global batch of a step: a row of sample ids for each rank."""
-        taken = self._take(step, step + 1, 0, self.num_ranks * self.batch_size)
+        slots = np.arange(self.num_ranks * self.batch_size)
+        taken = self._take(range(step, step + 1), slots)
         return taken.reshape(self.num_ranks, self.batch_size)
 
     def worker_steps(self, worker: int, workers: int) -> range:
@@ -136,15 +146,15 @@ class EpochPlan:
             if self._skipped <= step < self._skipped + self._some
         )
 
-    def _take(self, start: int, stop: int, first: int, last: int) -> NDArray[np.int64]:
-        if not 0 <= start <= stop <= self.num_steps:
-            msg = f"steps {start} to {stop} are out of range: the plan has {self.num_steps}"
-            raise OrderError(msg)
-        taken = np.full((stop - start, last - first), -1, np.int64)
-        some = min(stop, self._some)
-        if start < some:
-            steps = np.arange(start, some, dtype=np.int64) + self._skipped
-            taken[: some - start] = self._batching.take(steps, np.arange(first, last))
+    def _take(self, wanted: range, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not 0 <= wanted.start <= wanted.stop <= self.num_steps:
+            msg = f"steps {wanted.start} to {wanted.stop} are out of range: the plan has "
+            raise OrderError(msg + str(self.num_steps))
+        taken = np.full((len(wanted), len(slots)), -1, np.int64)
+        some = range(wanted.start, min(wanted.stop, self._some), wanted.step)
+        if some:
+            steps = np.arange(some.start, some.stop, some.step, dtype=np.int64) + self._skipped
+            taken[: len(some)] = self._batching.take(steps, slots)
         return taken
 
 

@@ -3,12 +3,14 @@
 # torch's own annotations leave much unknown, and a loader that is one cannot do without these.
 # ruff: noqa: SLF001, ANN401
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import weakref
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import dataloader
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from streaming_reader._transport._channel import Receiver
+
+_SECONDS_TO_DIE = 5.0
 
 __all__ = ["InProcess", "InWorkers", "LoaderView", "Tally", "is_default_collate"]
 
@@ -63,6 +67,10 @@ class LoaderView:
         return getattr(self._loader, name)
 
 
+def _let_go(*_: object) -> None:
+    """Be called with what was kept until now."""
+
+
 def _as_it_is(batch: Any) -> Any:
     return batch
 
@@ -79,6 +87,9 @@ class _Counting:
         self._failed = None
         super()._reset(loader, first_iter)  # type: ignore[misc]
 
+    def _end(self) -> None:
+        """Let go of what an iteration that failed does not need any more."""
+
     def __next__(self) -> Any:
         """Return the next batch, or raise what its worker met."""
         if self._failed is not None:
@@ -86,6 +97,7 @@ class _Counting:
         item = super().__next__()  # type: ignore[misc]
         if isinstance(item, Failure):
             self._failed = item
+            self._end()
             item.reraise()
         if isinstance(item, Delivery):
             self.tally.samples += item.rows
@@ -111,6 +123,10 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
         self._receiver = receiver
         self._owner = os.getpid()
         super().__init__(loader)
+        # An error's traceback often holds this iterator in a cycle. When that is collected, what
+        # it needs to end its workers must not be closed before: then torch waits for seconds.
+        needed = self._index_queues, self._worker_result_queue, self._workers
+        weakref.finalize(self, _let_go, *needed).atexit = False
 
     def _shutdown_workers(self) -> None:
         if os.getpid() != self._owner:
@@ -120,6 +136,37 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
         super()._shutdown_workers()
         if self._receiver is not None:
             self._receiver.close()
+
+    def _next_data(self) -> Any:
+        try:
+            return self._next_or_death()
+        except Exception:
+            # Until the iterator is gone, torch may raise the death of its worker anywhere.
+            if any(worker.exitcode for worker in self._workers):
+                self._shutdown_workers()
+            raise
+
+    def _next_or_death(self) -> Any:
+        try:
+            return super()._next_data()  # type: ignore[no-untyped-call]
+        except (ConnectionError, EOFError, FileNotFoundError) as error:
+            # What a worker sent cannot be fetched from it any more: torch asks whether it is still
+            # alive, which a process that is just being killed may be for a moment.
+            ended = wait([worker.sentinel for worker in self._workers], _SECONDS_TO_DIE)
+            if not ended:
+                raise
+            pids = [str(worker.pid) for worker in self._workers if worker.sentinel in ended]
+            msg = f"DataLoader worker (pid(s) {', '.join(pids)}) exited unexpectedly"
+            raise RuntimeError(msg) from error
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the workers were told to end, so that a new iteration needs new ones."""
+        return self._shutdown
+
+    def _end(self) -> None:
+        if not self._persistent_workers:
+            self._shutdown_workers()
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:  # noqa: FBT001, FBT002 - torch's
         super()._reset(loader, first_iter)

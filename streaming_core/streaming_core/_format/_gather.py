@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming_core._columns import Columns
+from streaming_core._columns import Columns, keep_freed_memory
 from streaming_core._format._mds import MDSShard, gather_mds
 from streaming_core._format._parts import Part, Parts
 from streaming_core.errors import MissingColumnError
@@ -48,6 +48,7 @@ def gather(
         >>> gather([(shard, np.array([1, 0, 1]), slice(0, 3))], 3).rows()
         [{'a': 2}, {'a': 1}, {'a': 2}]
     """
+    keep_freed_memory()
     mds = [(shard, rows, where) for shard, rows, where in parts if isinstance(shard, MDSShard)]
     if mds and len(mds) == len(parts):
         columns = mds[0][0].columns

@@ -1,4 +1,4 @@
-"""Data sets, stores and looks at folders that the cache tests share; used by their processes too."""
+"""Data sets, stores and looks at folders that the cache tests share, and their processes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ __all__ = [
     "folder_bytes",
     "ids",
     "make",
-    "ordinary_files",
+    "names",
     "open_descriptors",
+    "ordinary_files",
 ]
 
 NUM_SAMPLES = 120
@@ -121,6 +122,11 @@ class LoggedStore(LocalStore):
                 for at in range(0, len(piece), self._piece):
                     never.wait(self._seconds)
                     yield piece[at : at + self._piece]
+
+
+def names(folder: Path) -> list[str]:
+    """Return what is in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 def ordinary_files(folder: Path) -> set[str]:

@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +42,8 @@ def test_makes_once_and_maps_again(tmp_path: Path) -> None:
     again = SharedArrays(tmp_path)("key", 10, _never)
     assert first.tolist() == again.tolist() == _ten().tolist()
     for array in (first, again, SharedArrays(None)("key", 10, _ten)):
-        assert (array.dtype, array.flags.writeable) == (np.int64, False)
+        assert array.dtype == np.int64
+        assert not array.flags.writeable
     assert [path.suffix for path in (tmp_path / "orders").iterdir()] == [".i8"]
 
 
@@ -49,7 +51,7 @@ def test_keys_are_told_apart(tmp_path: Path) -> None:
     """Any text is a key, and each has its own array; an empty one is an array too."""
     arrays = SharedArrays(tmp_path)
     for number, key in enumerate(["a", "A", "../a", "a/b", "\0", "ä" * 500, ""]):
-        assert arrays(key, 2, lambda n=number: np.array([n, n])).tolist() == [number] * 2
+        assert arrays(key, 2, partial(np.full, 2, number)).tolist() == [number] * 2
     assert arrays("none", 0, lambda: np.zeros(0, np.int64)).shape == (0,)
 
 

@@ -19,6 +19,7 @@ from tests.reader.cache.making import (
     expected,
     ids,
     make,
+    names,
     ordinary_files,
 )
 
@@ -84,7 +85,7 @@ def test_reads_all_and_lays_files_out_as_the_index_names_them(
             if keep_zip or not role.startswith("zip"):
                 wanted.add(file.basename)
     assert ordinary_files(local) == wanted
-    assert os.listdir(local / ".streaming/parts") == []
+    assert names(local / ".streaming/parts") == []
     assert cache.usage() == sum((local / name).stat().st_size for name in wanted)
 
 
@@ -92,7 +93,7 @@ def test_reads_all_and_lays_files_out_as_the_index_names_them(
 def test_a_filled_folder_needs_no_remote(
     tmp_path: Path, compression: str | None, text: bool
 ) -> None:
-    """What one cache has fetched another opens without asking the store, and so does one without."""
+    """What one cache has fetched another opens without asking the store."""
     made = make(tmp_path / "remote", compression=compression, text=text)
     local = tmp_path / "local"
     _all_ids(made.cache(local), made)
@@ -105,7 +106,7 @@ def test_a_filled_folder_needs_no_remote(
 def test_without_a_remote_compressed_files_are_expanded_and_kept(
     tmp_path: Path, text: bool
 ) -> None:
-    """A local data set is decompressed beside itself, keeps its files, and gets no control folder."""
+    """A local data set is decompressed beside itself and keeps its files; no folder is left."""
     made = make(tmp_path / "remote", compression="zstd", text=text)
     before = ordinary_files(made.folder)
     for remote in (None, made.store):  # a remote that is the folder itself is none
@@ -119,14 +120,14 @@ def test_without_a_remote_compressed_files_are_expanded_and_kept(
 
 def test_without_a_remote_nothing_is_written_where_nothing_is_needed(made: Made) -> None:
     """Reading plain local shards leaves the folder as it was; what is missing is an error."""
-    before = sorted(os.listdir(made.folder))
+    before = names(made.folder)
     cache = made.cache(made.folder)
     assert _all_ids(cache, made) == list(range(NUM_SAMPLES))
     (made.folder / made.table.shard(3).raw.basename).unlink()
     with pytest.raises(ShardFetchError, match="no remote") as caught:
         made.cache(made.folder).open(3)
     assert isinstance(caught.value.__cause__, ObjectNotFoundError)
-    assert len(os.listdir(made.folder)) == len(before) - 1
+    assert len(names(made.folder)) == len(before) - 1
 
 
 def test_a_local_compressed_file_is_used_before_the_remote(tmp_path: Path) -> None:
@@ -247,7 +248,7 @@ def test_damaged_files_are_healed(
     assert path.read_bytes() == whole
     stored = {file.basename for file in made.table.shard(2).files().values()}
     assert {call.key for call in store.calls} <= stored
-    assert len(os.listdir(local / ".streaming/parts")) <= 1
+    assert len(names(local / ".streaming/parts")) <= 1
 
 
 def test_files_that_were_there_before_are_checked_once(made: Made, tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_few_wrong_files_are_kept(made: Made, tmp_path: Path) -> None:
         for i in range(made.num_shards):
             _overwrite(local / made.table.shard(i).raw.basename)
         assert _all_ids(made.cache(local), made) == list(range(NUM_SAMPLES))
-    kept = os.listdir(local / ".streaming/parts")
+    kept = names(local / ".streaming/parts")
     assert 0 < len(kept) <= 8
     assert all(name.endswith(".bad") for name in kept)
 
@@ -339,9 +340,7 @@ def test_wrong_bytes_are_fetched_once_more_and_then_raised(
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.attempts, copy.url) == (str(error), 2, made.store.url)
     assert ordinary_files(local) == set()
-    assert set(os.listdir(local / ".streaming/parts")) <= {
-        f"{made.table.shard(1).raw.basename}.bad"
-    }
+    assert set(names(local / ".streaming/parts")) <= {f"{made.table.shard(1).raw.basename}.bad"}
     assert ids(cache.open(0)) == expected(made, 0)
 
 
@@ -482,7 +481,7 @@ def test_a_copy_by_pickle_works(made: Made, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_holds_no_lock_of_its_parent(made: Made, tmp_path: Path) -> None:
-    """A child forked while its parent fetches neither blocks others nor loses what it has mapped."""
+    """A child forked while its parent fetches blocks nobody, and keeps what it has mapped."""
     local = tmp_path / "local"
     slow = LatencyStore(made.store, 60.0)
     cache = made.cache(local, remote=slow)

@@ -1,4 +1,4 @@
-"""A small data set with the loader's contract, importable by spawned workers; and looking around."""
+"""A small data set with the loader's contract, for spawned workers too; and looking around."""
 
 from __future__ import annotations
 

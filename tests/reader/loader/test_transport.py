@@ -17,10 +17,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.reader.loader.standin import Boom, descriptors
 
 from streaming_reader._transport import Counted, Delivery, Failure, Receiver, Sender, SlotFile
 from streaming_reader._transport._slots import round_capacity
-from tests.reader.loader.standin import Boom, descriptors
 
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - the kind that users have
 
@@ -51,13 +51,13 @@ def _equal(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, torch.Tensor):
-        return (
+        return bool(
             a.dtype == b.dtype
             and a.shape == b.shape
             and a.reshape(-1).view(torch.uint8).equal(b.reshape(-1).view(torch.uint8))
         )
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if isinstance(a, dict):
         return list(a) == list(b) and all(_equal(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)):
@@ -132,9 +132,9 @@ def test_what_arrives_may_be_written_to() -> None:
         fixed.flags.writeable = False
         kept = _through(sender, {**payload, "fixed": fixed}).value
         assert not kept.pop("fixed").flags.writeable
-        for value in kept.values():
-            value += 1
-            assert value.sum() == len(value)
+        for name in kept:
+            kept[name] += 1
+            assert kept[name].sum() == len(kept[name])
     receiver.close()
 
 
@@ -161,7 +161,7 @@ def _views(value: dict[str, Any], rng: random.Random) -> list[Any]:
         lambda: tensor[10:20][::2],
         lambda: tensor.numpy()[5:],
         lambda: torch.from_numpy(tensor[1:].numpy()).view(-1),
-        lambda: tensor.untyped_storage(),
+        tensor.untyped_storage,
         lambda: torch.utils.dlpack.from_dlpack(tensor),
         lambda: tensor.detach().unsqueeze(0).expand(3, -1),
         lambda: array[::3].reshape(-1)[1:],
@@ -184,7 +184,7 @@ def _content(view: Any) -> int:
 @pytest.mark.parametrize("seed", range(8))
 def test_no_batch_changes_while_any_view_of_it_lives(seed: int) -> None:
     """Views of views keep a slot, the last one frees it, and free slots are used again."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311 - views to try, repeatably
     receiver, sender = _ends(3)
     held: list[tuple[int, list[Any]]] = []
     in_slots = 0
@@ -264,7 +264,7 @@ def test_a_batch_sent_on_to_another_process_is_whole() -> None:
 
 
 def test_reserved_arrays_are_sent_without_a_copy() -> None:
-    """What was gathered into a slot stays there; other arrays find room behind, even if it grows."""
+    """What was gathered into a slot stays there; other arrays find room behind it."""
     receiver, sender = _ends(2)
     for extra in (BIG, 500 * BIG):
         arrays = sender.reserve(

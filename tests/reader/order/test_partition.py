@@ -147,7 +147,6 @@ def test_relaxed_goes_on_with_the_same_global_batches(
     ("settings", "told"),
     [
         ({"rows": 3, "nodes": 2}, r"canonical nodes \(3\)"),
-        ({"rows": 2, "nodes": 1, "drop": 99}, "only 20"),
         ({"samples": 9, "rows": 1, "nodes": 8}, "too few"),
         ({"rows": 2, "nodes": 3, "batch": 5, "initial_nodes": 2}, "cannot be divided"),
     ],
@@ -157,6 +156,12 @@ def test_worlds_that_cannot_be_are_refused(settings: dict[str, Any], told: str) 
     algo = "relaxed" if "initial_nodes" in settings else "orig"
     with pytest.raises(OrderError, match=told):
         partition(algo, **{"samples": 20, "ranks": 1, "batch": 1, **settings})
+
+
+@pytest.mark.parametrize("drop", [20, 21, 24, 99])
+def test_after_all_samples_nothing_is_left(drop: int) -> None:
+    """Also when more were counted, because ranks were given some twice."""
+    assert partition("orig", 20, rows=2, nodes=1, ranks=4, batch=1, drop=drop).steps == 0
 
 
 def test_a_position_between_nodes_is_rounded_down(caplog: pytest.LogCaptureFixture) -> None:
