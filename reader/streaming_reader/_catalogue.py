@@ -27,8 +27,12 @@ class Catalogue:
     Shards and samples are numbered through all streams. Threads may share it.
     """
 
-    def __init__(self, tables: Sequence[ShardTable], caches: Sequence[ShardCache]) -> None:
-        """Take one table and one cache for each stream."""
+    def __init__(
+        self, tables: Sequence[ShardTable], caches: Sequence[ShardCache], *, timeout: float
+    ) -> None:
+        """Take one table and one cache for each stream; opening takes `timeout` seconds at most."""
+        self.timeout = timeout
+        """Seconds after which a shard that cannot be had is an error."""
         self.tables = tuple(tables)
         self.caches = tuple(caches)
         self.shards_per_stream = np.array([t.num_shards for t in tables], np.int64)
@@ -42,16 +46,10 @@ class Catalogue:
         )
         self.shard_starts = _starts(self.samples_per_shard)
         """Number of each shard's first sample, and that of all samples."""
-
-    @property
-    def num_shards(self) -> int:
+        self.num_shards = int(self.shard_offsets[-1])
         """Number of all shards."""
-        return int(self.shard_offsets[-1])
-
-    @property
-    def num_samples(self) -> int:
+        self.num_samples = int(self.sample_offsets[-1])
         """Number of all samples."""
-        return int(self.sample_offsets[-1])
 
     @cached_property
     def stream_per_shard(self) -> NDArray[np.int64]:
@@ -112,10 +110,12 @@ class Catalogue:
         cache, number = self.place(shard)
         return cache.has(number)
 
-    def open(self, shard: int, *, timeout: float) -> Shard:
-        """Return it, downloaded first if it must be, within `timeout` seconds."""
+    def open(self, shard: int) -> Shard:
+        """Return it, downloaded first if it must be."""
+        if len(self.caches) == 1:
+            return self.caches[0].open(shard, timeout=self.timeout)
         cache, number = self.place(shard)
-        return cache.open(number, timeout=timeout)
+        return cache.open(number, timeout=self.timeout)
 
     def evict_coldest(self) -> bool:
         """Remove the shard of the first stream that has one which was not used for longest."""

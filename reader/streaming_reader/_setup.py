@@ -31,6 +31,9 @@ def open_streams(
     streams: Sequence[Stream], *, cache_limit: int | str | None, allow_unsafe: bool
 ) -> Catalogue:
     """Read all indexes, several at a time, and get the caches ready; nothing else is fetched."""
+    if not streams:
+        msg = "streams is an empty list; give at least one, or remote and local of a single one"
+        raise SchemaError(msg)
     _refuse_shared_folders(streams)
     group = CacheGroup(cache_limit) if cache_limit is not None else None
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-open") as pool:
@@ -52,7 +55,11 @@ def open_streams(
         )
         for stream, (table, sums, remote) in zip(streams, opened, strict=True)
     ]
-    return Catalogue([table for table, _, _ in opened], caches)
+    timeout = max(
+        stream.settings.download_timeout * (stream.settings.download_retry + 1)
+        for stream in streams
+    )
+    return Catalogue([table for table, _, _ in opened], caches, timeout=timeout)
 
 
 def _refuse_shared_folders(streams: Sequence[Stream]) -> None:

@@ -78,6 +78,7 @@ class SharedBlock:
         self._handle: int | None = None
         self._map(mmap.mmap(-1, _nbytes()))
         self.set(Position(0))
+        self._words[5] = 0
 
     def _map(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -89,7 +90,7 @@ class SharedBlock:
         """Let the next iteration begin at `position`, whatever was begun before."""
         numbers = (position.canonical_nodes, position.seed, position.initial_nodes)
         self._begun[:] = 0
-        self._words[:5] = [position.epoch, position.sample, *(_packed(n) for n in numbers)]
+        self._words[:6] = [position.epoch, position.sample, *(_packed(n) for n in numbers), 1]
 
     def jump(self, epoch: int) -> None:
         """Let the next iteration begin `epoch` from its start, with the order's settings kept."""
@@ -100,6 +101,11 @@ class SharedBlock:
         """The position last set."""
         epoch, sample, *numbers = (int(word) for word in self._words[:5])
         return Position(epoch, sample, *(None if n < 0 else n for n in numbers))
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether somebody has set where to begin."""
+        return bool(self._words[5])
 
     @property
     def _begun(self) -> NDArray[np.int64]:
@@ -124,13 +130,19 @@ class SharedBlock:
         return Position(epoch, sample, start.canonical_nodes, start.seed, start.initial_nodes)
 
     def begin(self, *, worker: int, iteration: str) -> Position:
-        """Return where an iteration begins: all workers that name the same one get the same."""
+        """Return where an iteration begins: all workers that name the same one get the same.
+
+        A worker that has begun it already begins the next one of that name, as happens to workers
+        that stay, and to all where torch's seed is set anew before each epoch.
+        """
         digest = hashlib.blake2b(iteration.encode(), digest_size=8).digest()
         key = int.from_bytes(digest, "little") & ((1 << _KEY_BITS) - 1)
         begun = self._begun.copy()  # each word is read whole, so it says both or nothing
         same = begun[(begun & ((1 << _KEY_BITS) - 1) == key) & (begun >> _KEY_BITS > 0)]
         if same.size:
-            epoch = int(same.max() >> _KEY_BITS) - 1
+            last = int(same.max())
+            epoch = (last >> _KEY_BITS) - 1
+            epoch += int(begun[worker % _WORKERS]) == last
         else:
             epoch = max(int(self._words[0]), int((begun >> _KEY_BITS).max()))
         return self.move(worker=worker, key=key, epoch=epoch)

@@ -169,6 +169,15 @@ class Surface:
     def next_epoch(self, epoch: int) -> None:
         self._shared.jump(epoch)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration begin `epoch`, unless it would begin or go on with a later one.
+
+        Trainers that count epochs call this before each. One that counts from 0 again in a new
+        process does not undo a checkpoint that was loaded.
+        """
+        if epoch > self.next_epoch or not self._shared.is_placed:
+            self._shared.jump(max(epoch, self.next_epoch))
+
     def resample_streams(
         self, epoch: int, stream_id: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,12 +14,15 @@ from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import CheckpointError, SchemaError
 from streaming_reader._access import checked_ids, select
 from streaming_reader._batch import as_format, check_format
+from streaming_reader._divider import SKIPPED, Divider, find_divider
 from streaming_reader._feed import Feed, decode, decode_rows
 from streaming_reader._order import EpochPlan, OrderConfig
 from streaming_reader._setup import open_streams, order_arrays, settle_weights
+from streaming_reader._share import Share
 from streaming_reader._shared import Position, SharedBlock
 from streaming_reader._state import make_state, parse_state
 from streaming_reader._surface import Surface
+from streaming_reader._worker_state import CountedSamples, is_asked_for
 from streaming_reader.stream import Stream, StreamDefaults, streams_registry
 
 if TYPE_CHECKING:
@@ -29,14 +32,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from streaming_core._format import Shard
     from streaming_reader._batch import BatchFormat, RaggedForm
 
 __all__ = ["StreamingDataset"]
 
 _AHEAD_BATCHES = 8
 _AHEAD_SAMPLES = 64
-_WINDOW_SAMPLES = 1 << 16
 
 
 class StreamingDataset(Surface):
@@ -169,7 +170,7 @@ class StreamingDataset(Surface):
         )
         self._arrays = order_arrays(self.streams)
         self._shared = SharedBlock()
-        self._iterations = 0
+        self._divider: Divider | None = None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[StreamingDataset]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -195,11 +196,15 @@ class StreamingDataset(Surface):
 
     def __len__(self) -> int:
         """Return how many samples an epoch has for each rank, some of which may come twice."""
+        divider = self._divider or find_divider()
+        if divider is not None and divider.divides:
+            return self._weights.epoch_size
         return -(-self._weights.epoch_size // self.world.replicated(self.replication).num_ranks)
 
     def __getstate__(self) -> dict[str, Any]:
         """Send what a worker needs, who we are included: it may not be able to find out."""
-        return {**self.__dict__, "_world": self._world or detect_world()}
+        found = {"_world": self._world or detect_world(), "_divider": find_divider()}
+        return {**self.__dict__, **found}
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -209,8 +214,10 @@ class StreamingDataset(Surface):
         Raises:
             SchemaError: Nobody gave a batch size, which the order of samples depends on.
         """
-        feed = self._begin(None)
-        return _samples(feed)
+        feed, place = self._begin(None)
+        if is_asked_for():
+            return CountedSamples(lambda skip: _samples(feed(skip)), place)
+        return _samples(feed(0))
 
     def batches(
         self,
@@ -231,11 +238,14 @@ class StreamingDataset(Surface):
         """
         check_format(batch_format, ragged)
         size = batch_size or self.batch_size
-        feed = self._begin(size)
-        return _batches(feed, size or 1, batch_format, ragged, drop_last=drop_last)
+        feed, _ = self._begin(size)
+        return _batches(feed(0), size or 1, batch_format, ragged, drop_last=drop_last)
 
-    def _begin(self, batch_size: int | None) -> Feed:
-        """Begin an epoch at once, so that it counts even if nobody takes its first sample."""
+    def _begin(self, batch_size: int | None) -> tuple[Callable[[int], Feed], dict[str, Any]]:
+        """Begin an epoch at once, so that it counts even if nobody takes its first sample.
+
+        Returns what gives its samples without so many of the first ones, and what names them.
+        """
         world = self.world
         size = self.batch_size or batch_size
         if size is None:
@@ -244,26 +254,42 @@ class StreamingDataset(Surface):
                 "StreamingDataset the batch_size of the loader"
             )
             raise SchemaError(msg)
+        divider = self._divider or find_divider()
+        if divider is Divider.SKIPPER and not (self._shared.is_placed or self.next_epoch):
+            raise CheckpointError(SKIPPED)
         worker = torch_worker()
-        run = uuid.uuid4().hex if worker is None else f"{worker.run}:{self._iterations}"
-        self._iterations += 1
+        run = uuid.uuid4().hex if worker is None else str(worker.run)
         position = self._shared.begin(worker=world.worker, iteration=run)
         plan = self._plan(world, position, size)
         if position.sample and not plan.num_steps:
             # What was loaded was the end of an epoch.
             position = self._shared.skip(worker=world.worker)
             plan = self._plan(world, position, size)
-        rank = world.replicated(self.replication).rank
+        share = self._share(plan, world, divider)
         ahead = self.predownload
         if ahead is None:
             ahead = _AHEAD_BATCHES * size if self.batch_size else _AHEAD_SAMPLES
-        return Feed(
-            self._catalogue,
-            _windows(plan, world, rank, partial(self._prepare, world, position, size)),
-            ahead=ahead,
-            timeout=self.streams[0].settings.download_timeout,
-            counters=self._shared.counters(world.worker),
-        )
+
+        def feed(skip: int) -> Feed:
+            return Feed(
+                self._catalogue,
+                share.windows(partial(self._prepare, world, position, size), skip=skip),
+                ahead=ahead,
+                timeout=self._catalogue.timeout,
+                counters=self._shared.counters(world.worker),
+            )
+
+        return feed, {"epoch": position.epoch, "from_sample": position.sample, **share.place()}
+
+    def _share(self, plan: EpochPlan, world: World, divider: Divider | None) -> Share:
+        """Return what this process is to give: its rank's samples, or everybody's."""
+        ranks, together = range(plan.num_ranks), 1
+        if divider is None or not divider.divides:
+            rank = world.replicated(self.replication).rank
+            ranks = range(rank, rank + 1)
+        elif divider is Divider.SAMPLES:
+            together = len(ranks)  # a global batch, of which each process keeps its part
+        return Share(plan, ranks, world.worker, world.workers_per_rank, together)
 
     def _prepare(self, world: World, position: Position, batch_size: int) -> None:
         """Make the next epoch's order in the background, once per node and if that takes long."""
@@ -304,7 +330,7 @@ class StreamingDataset(Surface):
         """
         if type(at) is int and 0 <= at < self._catalogue.num_samples:
             shard, row = self._catalogue.find(at)
-            return self._open(shard).row(row)
+            return self._catalogue.open(shard).row(row)
         return select(at, self._catalogue.num_samples, self.__getitem__, self._rows)
 
     def get_item(self, sample_id: int, retry: int = 7) -> dict[str, Any]:
@@ -318,13 +344,10 @@ class StreamingDataset(Surface):
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
-        return as_format(decode(self._catalogue, self._open, flat), batch_format, ragged)
+        return as_format(decode(self._catalogue, self._catalogue.open, flat), batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        return list(decode_rows(self._catalogue, self._open, ids)) if len(ids) else []
-
-    def _open(self, shard: int) -> Shard:
-        return self._catalogue.open(shard, timeout=self.streams[0].settings.download_timeout)
+        return list(decode_rows(self._catalogue, self._catalogue.open, ids)) if len(ids) else []
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -399,25 +422,6 @@ class StreamingDataset(Surface):
 
 def _or(found: int | None, default: Any) -> Any:  # noqa: ANN401 - keeps the default's type
     return default if found is None else found
-
-
-def _windows(
-    plan: EpochPlan, world: World, rank: int, then: Callable[[], None]
-) -> Iterator[NDArray[np.int64]]:
-    """Yield the ids of this worker's steps, a batch at first and some ten thousand later on.
-
-    `then` is done once, after the first.
-    """
-    steps = plan.worker_steps(world.worker, world.workers_per_rank)
-    most = max(1, _WINDOW_SAMPLES // plan.batch_size)
-    at, size = 0, 1
-    while at < len(steps):
-        some = steps[at : at + size]
-        ids = plan.batches(rank, some[0], some[-1] + 1, some.step)
-        yield ids[ids >= 0]
-        if not at:
-            then()
-        at, size = at + size, min(most, 4 * size)
 
 
 def _samples(feed: Feed) -> Iterator[dict[str, Any]]:

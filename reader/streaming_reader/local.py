@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from streaming_core._format import Shard
     from streaming_reader._batch import BatchFormat, RaggedForm
 
 __all__ = ["LocalDataset"]
-
-_TIMEOUT_SECONDS = 60.0
 
 
 class LocalDataset:
@@ -70,7 +67,7 @@ class LocalDataset:
         """Return a sample, or lists of samples for slices, arrays and lists of numbers."""
         if type(at) is int and 0 <= at < self._catalogue.num_samples:
             shard, row = self._catalogue.find(at)
-            return self._open(shard).row(row)
+            return self._catalogue.open(shard).row(row)
         return select(at, len(self), self.__getitem__, self._rows)
 
     def __getitems__(self, ids: list[int]) -> list[dict[str, Any]]:
@@ -82,10 +79,7 @@ class LocalDataset:
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `StreamingDataset.batches`."""
         flat = checked_ids(ids, len(self))
-        return as_format(decode(self._catalogue, self._open, flat), batch_format, ragged)
+        return as_format(decode(self._catalogue, self._catalogue.open, flat), batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        return list(decode_rows(self._catalogue, self._open, ids)) if len(ids) else []
-
-    def _open(self, shard: int) -> Shard:
-        return self._catalogue.open(shard, timeout=_TIMEOUT_SECONDS)
+        return list(decode_rows(self._catalogue, self._catalogue.open, ids)) if len(ids) else []

@@ -27,8 +27,8 @@ class Shards(Protocol):
         """Tell whether opening it needs no download."""
         ...
 
-    def open(self, shard: int, *, timeout: float) -> Shard:
-        """Return it, downloaded first if it must be, within `timeout` seconds."""
+    def open(self, shard: int) -> Shard:
+        """Return it, downloaded first if it must be."""
         ...
 
     def weight(self, shard: int) -> int:
@@ -106,7 +106,7 @@ class Fetcher:
         """Return the shard, waiting for it if it is being fetched; raises what became of it."""
         job = self._jobs.get(shard)
         if job is None:
-            return self._shards.open(shard, timeout=self._timeout)
+            return self._shards.open(shard)
         with self._changed:
             self._hurry(shard)
             end = time.monotonic() + self._timeout
@@ -169,7 +169,7 @@ class Fetcher:
             found: Shard | None = None
             error: BaseException | None = None
             try:
-                found = self._shards.open(number, timeout=self._timeout)
+                found = self._shards.open(number)
             except BaseException as caught:  # noqa: BLE001 - whoever waits for it raises it
                 error = caught
             with self._changed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import weakref
+from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +134,10 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
             # A worker of a later iteration, which was forked with a copy of this one, has dropped
             # it. The workers are the trainer's, and torch would tell them to end.
             return
-        super()._shutdown_workers()
+        # A worker's death is no news for whoever is about to end it; torch's handler may report it
+        # here still, and has ended the others by then.
+        with suppress(RuntimeError):
+            super()._shutdown_workers()
         if self._receiver is not None:
             self._receiver.close()
 
@@ -161,8 +165,8 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the workers were told to end, so that a new iteration needs new ones."""
-        return self._shutdown
+        """Tell whether workers have ended or died, so that a new iteration needs new ones."""
+        return self._shutdown or any(worker.exitcode is not None for worker in self._workers)
 
     def _end(self) -> None:
         if not self._persistent_workers:
