@@ -172,8 +172,8 @@ class _Passes(_Reader):
         most = time.perf_counter() + self._task.most_seconds
         parts: list[NDArray[np.int64]] = []
         late = False
-        for item in self._open():
-            batch = {name: [item[name]] for name in item} if self._by_sample else item
+        data = self._open()
+        for batch in _as_batches(data) if self._by_sample else data:
             parts.append(keys_of_batch(self._task.work, batch))
             if late := time.perf_counter() >= most:
                 break
@@ -190,6 +190,12 @@ class _Passes(_Reader):
         if not right:
             msg = f"{len(keys)} samples came, and they are not those that were written"
             raise ValueError(msg)
+
+
+def _as_batches(samples: Iterable[dict[str, Any]]) -> Iterator[dict[str, list[Any]]]:
+    iterator = enumerate(samples)
+    while part := [sample for _, sample in itertools.islice(iterator, _SAMPLES_BETWEEN_CLOCKS)]:
+        yield {name: [sample[name] for sample in part] for name in part[0]}
 
 
 def _count_samples(samples: Iterable[Any], most: float) -> int:

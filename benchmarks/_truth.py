@@ -41,7 +41,8 @@ def keys_of_batch(work: str, batch: Mapping[str, Any]) -> NDArray[np.int64]:
         return np.asarray(batch["x"], np.int64) * _MIX + np.asarray(batch["y"], np.int64)
     column = "tokens" if work == "tokens" else "data"
     values = (np.asarray(v, np.uint16) if work == "tokens" else v for v in batch[column])
-    return np.fromiter(map(zlib.crc32, values), np.int64)
+    checksum: Callable[[Any], int] = zlib.crc32
+    return np.fromiter(map(checksum, values), np.int64)
 
 
 def truth_of(task: Task, shared: Path) -> Truth:

@@ -60,7 +60,8 @@ class _Ints:
     columns: Mapping[str, str]
     payload_bytes: int
     batch_rows: int = 65_536
-    shard_bytes: int = 1 << 26
+    shard_bytes: int = 1 << 20
+    """Some twenty: litData's workers crawl where they have to share a few shuffled chunks."""
 
     def samples(self) -> Iterator[dict[str, Any]]:
         for x, y in self.rows:

@@ -75,13 +75,13 @@ def _part(which: tuple[int, int]) -> Iterator[dict[str, Any]]:
 
 
 def write_in_order(work: Work, task: Task, out: Path) -> None:
-    """Let one worker of `optimize` write the samples, so that their order stays."""
+    """Let one worker of `optimize` write the samples, which keeps them in order, for readers."""
     _works.append(work)
     litdata.optimize(
         fn=_whole,
         inputs=[len(_works) - 1],
         output_dir=str(out),
-        chunk_bytes=_CHUNK_BYTES,
+        chunk_bytes=work.shard_bytes,
         compression=task.compression,
         num_workers=1,
         start_method="fork",

@@ -56,7 +56,10 @@ class _Source:
         dataset = self._open(shuffle=True)
         if num_workers == 0:
             return Epochs(lambda: dataset.batches(batch_format="numpy"))
-        return self._loader(dataset, num_workers, persistent_workers=True)
+        loader: Iterable[Mapping[str, Any]] = self._loader(
+            dataset, num_workers, persistent_workers=True
+        )
+        return loader
 
     def get(self, number: int) -> dict[str, Any]:
         sample: dict[str, Any] = self._open(shuffle=False)[number]
@@ -70,7 +73,8 @@ class _Source:
         loader = self._loader(self._construct(shuffle=True), num_workers)
         if state is not None:
             loader.load_state_dict(state)
-        return loader
+        opened: Iterable[Mapping[str, Any]] = loader
+        return opened
 
     def _loader(self, dataset: StreamingDataset, num_workers: int, **options: Any) -> Any:  # noqa: ANN401 - torch's loader
         return _loader_class()(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["placed"]
 
+_END: Any = object()
+
 
 def placed(loader: Any, batches: Any, tally: Tally) -> Iterator[Any]:  # noqa: ANN401 - duck-typed
     """Yield `batches` on the device of Accelerate's process, its gradient state kept.
@@ -31,12 +33,12 @@ def placed(loader: Any, batches: Any, tally: Tally) -> Iterator[Any]:  # noqa: A
     loader.remainder = -1  # no sample is there only to fill up a batch
     gradients._add_dataloader(loader)  # noqa: SLF001 - there is no other way
     try:
-        following = next(batches, None)
-        while following is not None:
+        following = next(batches, _END)
+        while following is not _END:
             batch = send_to_device(following, device, non_blocking=loader.pin_memory)
             received = batches.tally.samples
-            following = next(batches, None)
-            loader.end_of_dataloader = following is None
+            following = next(batches, _END)
+            loader.end_of_dataloader = following is _END
             tally.samples = received
             yield batch
     finally:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["SKIPPED", "Divider", "find_divider"]
 
 SKIPPED: Final = (
-    "batches are to be skipped that an earlier process has had, but nothing says of which epoch, and "
-    "this data set would begin with the first. Load a state_dict instead, which goes there at once "
+    "batches that an earlier process has had are to be skipped, but nothing says of which epoch, "
+    "and this data set would begin with the first. Load a state_dict instead, which goes there at once "
     "(with ignore_data_skip=True in the trainer of transformers), or call set_epoch before"
 )
 """Why a `SKIPPER` is refused where nobody has said which epoch it is."""
@@ -61,7 +61,7 @@ def find_divider() -> Divider | None:
     codes: dict[int, Divider] = {}
     for module, name, divider in _KNOWN:
         kind: Any = getattr(sys.modules.get(module), name, None)
-        for method in ("__iter__", "__len__"):
+        for method in ("__init__", "__iter__", "__len__"):
             code = getattr(getattr(kind, method, None), "__code__", None)
             if code is not None:
                 codes[id(code)] = divider

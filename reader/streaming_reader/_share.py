@@ -88,7 +88,13 @@ class Share:
                 self.ranks.start, int(rows[0]), int(rows[-1]) + 1, self.workers
             )
         first, last = int(rows[0]) // len(self.ranks), int(rows[-1]) // len(self.ranks)
-        all_ranks = [self.plan.batches(rank, first, last + 1) for rank in self.ranks]
-        together = np.stack(all_ranks, axis=1).reshape(-1, self.plan.batch_size)
-        taken: NDArray[np.int64] = together[rows - first * len(self.ranks)]
+        each = [self.plan.batches(rank, first, last + 1) for rank in self.ranks]
+        steps = np.concatenate(each, axis=1)
+        if (steps < 0).any():
+            # All short batches of the last step but one are filled from those behind: who divides
+            # a batch that is not the last one drops what does not divide evenly.
+            steps = np.take_along_axis(steps, np.argsort(steps < 0, axis=1, kind="stable"), axis=1)
+        taken: NDArray[np.int64] = steps.reshape(-1, self.plan.batch_size)[
+            rows - first * len(self.ranks)
+        ]
         return taken

@@ -12,6 +12,7 @@ import multiprocessing.context
 import os
 import sys
 import tempfile
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,10 +72,11 @@ class SharedBlock:
         1
     """
 
-    __slots__ = ("_handle", "_memory", "_words")
+    __slots__ = ("_handle", "_iterations", "_memory", "_words")
 
     def __init__(self) -> None:
         """Make an empty block; it takes memory only where it is written."""
+        self._iterations = 0
         self._handle: int | None = None
         self._map(mmap.mmap(-1, _nbytes()))
         self.set(Position(0))
@@ -129,11 +131,20 @@ class SharedBlock:
         sample = start.sample if epoch == start.epoch else 0
         return Position(epoch, sample, start.canonical_nodes, start.seed, start.initial_nodes)
 
+    def name(self, run: int | None) -> str:
+        """Return a name for the iteration that this process begins now.
+
+        Workers of one `run` that begin as many iterations find the same names; None names a run
+        that has no other workers.
+        """
+        self._iterations += 1
+        return uuid.uuid4().hex if run is None else f"{run}:{self._iterations}"
+
     def begin(self, *, worker: int, iteration: str) -> Position:
         """Return where an iteration begins: all workers that name the same one get the same.
 
-        A worker that has begun it already begins the next one of that name, as happens to workers
-        that stay, and to all where torch's seed is set anew before each epoch.
+        A worker that has begun it already begins the next one of that name, as happens to all where
+        torch's seed, which names a run, is set anew before each epoch.
         """
         digest = hashlib.blake2b(iteration.encode(), digest_size=8).digest()
         key = int.from_bytes(digest, "little") & ((1 << _KEY_BITS) - 1)
@@ -188,6 +199,7 @@ class SharedBlock:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Map the sender's block, or make one with the same contents."""
+        self._iterations = 0
         self._handle = None
         if "handle" in state:
             handle = state["handle"].detach()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from streaming_core.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
 __all__ = ["CountedSamples", "is_asked_for"]
 
@@ -31,7 +31,7 @@ class CountedSamples:
     __slots__ = ("_begin", "_place", "_samples", "_taken")
 
     def __init__(
-        self, begin: Callable[[int], Iterator[dict[str, Any]]], place: Mapping[str, Any]
+        self, begin: Callable[[int], Generator[dict[str, Any]]], place: Mapping[str, Any]
     ) -> None:
         """Give what `begin` gives when it is told how many samples to leave out.
 
@@ -39,7 +39,7 @@ class CountedSamples:
         """
         self._begin = begin
         self._place = dict(place)
-        self._samples = begin(0)
+        self._samples: Generator[dict[str, Any]] = begin(0)
         self._taken = 0
 
     def __iter__(self) -> Self:
@@ -50,6 +50,10 @@ class CountedSamples:
         sample = next(self._samples)
         self._taken += 1
         return sample
+
+    def close(self) -> None:
+        """Give no more, and fetch no more."""
+        self._samples.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return how many samples were taken, and of which sequence."""
@@ -75,6 +79,7 @@ class CountedSamples:
                 "states go on with any number of workers and ranks"
             )
             raise CheckpointError(msg)
+        self.close()
         self._samples = self._begin(taken)
         self._taken = taken
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import uuid
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,12 @@ from streaming_reader.stream import Stream, StreamDefaults, streams_registry
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from streaming_core._columns import Columns
     from streaming_reader._batch import BatchFormat, RaggedForm
 
 __all__ = ["StreamingDataset"]
@@ -236,10 +236,32 @@ class StreamingDataset(Surface):
                 or one array of all with `offsets`.
             drop_last: Leave out a last batch that is smaller.
         """
+        counted = self.counted_batches(
+            batch_size, batch_format=batch_format, ragged=ragged, drop_last=drop_last
+        )
+        return (batch for batch, _ in counted)
+
+    def counted_batches(
+        self,
+        batch_size: int | None = None,
+        *,
+        batch_format: BatchFormat = "numpy",
+        ragged: RaggedForm = "list",
+        drop_last: bool = False,
+        lent: bool = False,
+    ) -> Iterator[tuple[Any, int]]:
+        """Return what `batches` does, each with its number of samples.
+
+        With `lent`, large bytes may come as views that are valid until the next batch.
+        """
         check_format(batch_format, ragged)
         size = batch_size or self.batch_size
         feed, _ = self._begin(size)
-        return _batches(feed(0), size or 1, batch_format, ragged, drop_last=drop_last)
+        batches = _batches(feed(0), size or 1, drop_last=drop_last)
+        return (
+            (as_format(columns.lend() if lent else columns, batch_format, ragged), len(columns))
+            for columns in batches
+        )
 
     def _begin(self, batch_size: int | None) -> tuple[Callable[[int], Feed], dict[str, Any]]:
         """Begin an epoch at once, so that it counts even if nobody takes its first sample.
@@ -258,8 +280,8 @@ class StreamingDataset(Surface):
         if divider is Divider.SKIPPER and not (self._shared.is_placed or self.next_epoch):
             raise CheckpointError(SKIPPED)
         worker = torch_worker()
-        run = uuid.uuid4().hex if worker is None else str(worker.run)
-        position = self._shared.begin(worker=world.worker, iteration=run)
+        name = self._shared.name(None if worker is None else worker.run)
+        position = self._shared.begin(worker=world.worker, iteration=name)
         plan = self._plan(world, position, size)
         if position.sample and not plan.num_steps:
             # What was loaded was the end of an epoch.
@@ -424,14 +446,11 @@ def _or(found: int | None, default: Any) -> Any:  # noqa: ANN401 - keeps the def
     return default if found is None else found
 
 
-def _samples(feed: Feed) -> Iterator[dict[str, Any]]:
+def _samples(feed: Feed) -> Generator[dict[str, Any]]:
     with feed:
         yield from feed.samples()
 
 
-def _batches(
-    feed: Feed, size: int, batch_format: BatchFormat, ragged: RaggedForm, *, drop_last: bool
-) -> Iterator[Any]:
+def _batches(feed: Feed, size: int, *, drop_last: bool) -> Iterator[Columns]:
     with feed:
-        for columns in feed.batches(size, drop_last=drop_last):
-            yield as_format(columns, batch_format, ragged)
+        yield from feed.batches(size, drop_last=drop_last)

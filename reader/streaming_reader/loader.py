@@ -14,6 +14,7 @@ require("torch", extra="torch", purpose="StreamingDataLoader")
 
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402 - see above
 
+from streaming_reader._accelerate import placed  # noqa: E402 - see above
 from streaming_reader._transport import Receiver  # noqa: E402 - see above
 from streaming_reader._transport._source import Collated, MadeByDataset  # noqa: E402 - see above
 from streaming_reader._transport._torch import (  # noqa: E402 - see above
@@ -70,6 +71,9 @@ class StreamingDataLoader(DataLoader[Any]):
     `collate_fn`, it gets lists of samples as ever. Other data sets are loaded as torch loads them.
 
     A worker's error is raised with its own type and attributes, and ends the iteration.
+
+    Accelerate's `prepare` leaves it as it is, as each rank has its own samples already; from then
+    on batches come on Accelerate's device, and its `save_state` keeps where training stands.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class StreamingDataLoader(DataLoader[Any]):
         self.batch_format: BatchFormat = batch_format
         self.ragged = ragged
         self._tally = Tally()
+        self._prepared = False
         super().__init__(dataset, batch_size, shuffle, **options)
 
     @property
@@ -119,6 +124,7 @@ class StreamingDataLoader(DataLoader[Any]):
         """
         if self._is_streaming:
             cast("Any", self.dataset).load_state_dict(state)
+            self._tally = Tally()  # nothing was received since
         elif state is not None:
             msg = (
                 f"a state was given, but {type(self.dataset).__name__} is no streaming data set, "
@@ -131,8 +137,34 @@ class StreamingDataLoader(DataLoader[Any]):
         if isinstance(self._iterator, InWorkers) and self._iterator.is_over:
             self._iterator = None  # persistent workers of which one has died
         iterator = cast("InProcess | InWorkers", super().__iter__())
+        if self._prepared:
+            self._tally = Tally()
+            return placed(self, iterator, self._tally)
         self._tally = iterator.tally
         return iterator
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration begin `epoch`, unless it would begin or go on with a later one."""
+        if hasattr(self.dataset, "set_epoch"):
+            cast("Any", self.dataset).set_epoch(epoch)
+
+    # --- what Accelerate asks and says ------------------------------------------------------------
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Whether Accelerate is to leave this loader alone."""
+        return self._is_streaming
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, prepared: bool) -> None:
+        self._prepared = prepared
+
+    @property
+    def use_stateful_dataloader(self) -> bool:
+        """Whether Accelerate is to save and load this loader's state with its own."""
+        return self._is_streaming
+
+    # --- batches ----------------------------------------------------------------------------------
 
     @property
     def _is_streaming(self) -> bool:

@@ -94,7 +94,7 @@ class Ragged:
         (['a', 'bc'], [1, 2])
     """
 
-    __slots__ = ("_apart", "_raw", "dtype", "kind", "offsets")
+    __slots__ = ("_apart", "_lent", "_raw", "dtype", "kind", "offsets")
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class Ragged:
         self.dtype = dtype
         self._raw: NDArray[np.uint8] | bytes | bytearray | None = data
         self._apart: Sequence[memoryview] | None = None
+        self._lent = False
 
     @classmethod
     def of_views(cls, views: Sequence[memoryview]) -> Ragged:
@@ -172,6 +173,8 @@ class Ragged:
     def to_list(self) -> list[Any]:
         """Return the values one by one; arrays are views."""
         apart = self._apart
+        if apart is not None and self._lent:
+            return list(apart)
         if apart is not None:
             keep_freed_memory()
             return list(map(bytes, apart))
@@ -191,6 +194,14 @@ class Ragged:
             text = data.decode()
             return [text[a:b] for a, b in itertools.pairwise(bounds)]
         return [data[a:b].decode() for a, b in itertools.pairwise(bounds)]
+
+    def lend(self) -> Ragged:
+        """Return the column so that large values are listed as views of where they lie."""
+        if self._apart is None or self._raw is not None:
+            return self
+        lent = Ragged.of_views(self._apart)
+        lent._lent = True
+        return lent
 
     def in_turn(self) -> Iterable[Any]:
         """Return the values one by one, large ones made only when asked for."""
@@ -265,6 +276,14 @@ class Columns:
         start, stop, _ = slice(start, stop).indices(self.length)
         parts = {name: column.slice(start, stop) for name, column in self.columns.items()}
         return Columns(max(0, stop - start), parts)
+
+    def lend(self) -> Columns:
+        """Return the samples so that large bytes are listed as views, for who copies them anyway.
+
+        They stay valid as long as these samples are referred to.
+        """
+        lent = {n: c.lend() if isinstance(c, Ragged) else c for n, c in self.columns.items()}
+        return Columns(self.length, lent)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the samples as dicts; arrays in them are views of the columns."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from streaming_core._columns import Fixed, Ragged
 from streaming_core._extras import require
+from streaming_core.errors import SchemaError
 from streaming_reader._batch._numpy import RaggedForm, ragged_arrays
 
 if TYPE_CHECKING:
@@ -23,18 +24,19 @@ def to_torch(columns: Columns, ragged: RaggedForm = "list") -> dict[str, Any]:
     """Return each column as `torch.utils.data.default_collate` would return that of the samples.
 
     Numbers and arrays alike become tensors without a copy where the columns own them; texts and
-    bytes become lists; JSON values are collated as they are nested; what cannot be collated raises
-    torch's own error. Only `uint64` numbers, which torch refuses, come as tensors all the same.
+    bytes become lists; JSON values are collated as they are nested. Only `uint64` numbers, which
+    torch refuses, come as tensors all the same.
     With `ragged` other than `"list"`, values of different length come as `Padded` or `Offsets` of
     tensors instead.
 
     Raises:
         MissingExtraError: torch is not installed.
+        SchemaError: The default collate cannot make one of these values; says of which column.
     """
-    return {name: _column(column, ragged) for name, column in columns.columns.items()}
+    return {name: _column(name, column, ragged) for name, column in columns.columns.items()}
 
 
-def _column(column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN401 - as nested as the values are
+def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN401 - as nested as the values are
     if isinstance(column, Fixed):
         return _tensor(column.values)
     if isinstance(column, Ragged):
@@ -44,7 +46,17 @@ def _column(column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN401 - as nes
         if column.kind != "array":
             return column.to_list()
     values = column.to_list()
-    return _collate()(values) if values else values
+    try:
+        return _collate()(values) if values else values
+    except (RuntimeError, TypeError, KeyError, ValueError) as error:
+        kinds = sorted({type(value).__name__ for value in values})
+        shapes = sorted({str(value.shape) for value in values if isinstance(value, np.ndarray)})
+        msg = (
+            f"column {name!r} cannot be collated by default: its values are of type "
+            f"{', '.join(kinds)}{' and of shape ' + ', '.join(shapes[:5]) if shapes else ''}. Give "
+            "ragged='padded' or ragged='offsets' for arrays of different lengths, or a collate_fn"
+        )
+        raise SchemaError(msg) from error
 
 
 def _tensor(values: NDArray[Any]) -> Any:  # noqa: ANN401 - a tensor of an optional dependency

@@ -36,6 +36,7 @@ _LEAST: Final = {
 _NODES_PER_NODE: Final = {"py1s": 64, "py2s": 64}
 _DEFAULT_BLOCK: Final = 1 << 18
 _DEFAULT_BLOCK_OF_ALL_NODES: Final = 4_000_000
+_MOST_DEFAULT_WINDOWED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +97,6 @@ class OrderConfig:
         """Return the shuffle block size, which by default depends on the canonical nodes."""
         if self.shuffle_block_size is not None:
             return self.shuffle_block_size
-        return max(_DEFAULT_BLOCK_OF_ALL_NODES // canonical_nodes, _DEFAULT_BLOCK)
+        size = max(_DEFAULT_BLOCK_OF_ALL_NODES // canonical_nodes, _DEFAULT_BLOCK)
+        # Each worker holds tables of a few of its blocks.
+        return min(size, _MOST_DEFAULT_WINDOWED) if self.windowed else size

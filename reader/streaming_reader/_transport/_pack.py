@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from streaming_core._columns import keep_freed_memory
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -102,7 +104,7 @@ class _Blobs:
 
     __slots__ = ("values",)
 
-    def __init__(self, values: list[bytes]) -> None:
+    def __init__(self, values: list[bytes] | list[memoryview]) -> None:
         self.values = values
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,6 +112,7 @@ class _Blobs:
 
 
 def _blobs(*buffers: memoryview) -> list[bytes]:
+    keep_freed_memory()
     return list(map(bytes, buffers))
 
 
@@ -146,6 +149,8 @@ def _wrapped_list(values: list[object]) -> object:
         blobs = cast("list[bytes]", values)
         # A wrapper costs more than copying what is small.
         return _Blobs(blobs) if sum(map(len, blobs)) >= SMALL * len(blobs) else blobs
+    if kinds == {memoryview}:  # lent, and bytes again where they arrive
+        return _Blobs(cast("list[memoryview]", values))
     if kinds & {bytes, dict, tuple, list}:
         return list(map(_wrapped, values))
     return values

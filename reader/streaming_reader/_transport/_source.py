@@ -23,8 +23,11 @@ __all__ = ["BatchSource", "Collated", "MadeByDataset", "Recipe", "WorkerInit", "
 class Recipe(Protocol):
     """How a data set becomes batches."""
 
-    def __call__(self, dataset: Any, /) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
-        """Begin an epoch and return its batches."""
+    def __call__(self, dataset: Any, /, *, lent: bool) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
+        """Begin an epoch and return its batches.
+
+        `lent` says that each is copied before the next is asked for, so that views will do.
+        """
         ...
 
 
@@ -36,10 +39,13 @@ class MadeByDataset:
         """Ask `dataset.batches` with these options."""
         self._options = options
 
-    def __call__(self, dataset: Any, /) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
+    def __call__(self, dataset: Any, /, *, lent: bool) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
         """Begin an epoch and return its batches."""
-        batches = dataset.batches(**self._options)  # here and not in the generator: begins now
-        return _counted(batches)
+        ours = getattr(dataset, "counted_batches", None)
+        # Asked for here and not in a generator: an epoch begins now.
+        if ours is not None:
+            return (Counted(*item) for item in ours(**self._options, lent=lent))
+        return _counted(dataset.batches(**self._options))
 
 
 @final
@@ -54,8 +60,9 @@ class Collated:
         self._batch_size = batch_size
         self._drop_last = drop_last
 
-    def __call__(self, dataset: Any, /) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
+    def __call__(self, dataset: Any, /, *, lent: bool) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
         """Begin an epoch and return its batches."""
+        del lent  # samples are the function's own
         return self._batches(iter(dataset))
 
     def _batches(self, samples: Iterator[Any]) -> Iterator[Counted]:
@@ -102,13 +109,15 @@ class BatchSource(IterableDataset[Any]):
         """Begin an epoch, at once; the one before, if any, is ended first."""
         info = get_worker_info()
         if info is None or self._sender is None:
-            return (Delivery(item.batch, item.rows) for item in self._recipe(self.dataset))
+            return (
+                Delivery(item.batch, item.rows) for item in self._recipe(self.dataset, lent=False)
+            )
         self._sender.attach(info.id)
         where = f"in DataLoader worker process {info.id}"
         if self._running is not None:
             _close(self._running)
         try:
-            batches = self._recipe(self.dataset)
+            batches = self._recipe(self.dataset, lent=True)
         except Exception as error:  # noqa: BLE001 - the trainer raises it
             self._running = iter((Failure(error, where),))
         else:

@@ -159,8 +159,11 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
             ended = wait([worker.sentinel for worker in self._workers], _SECONDS_TO_DIE)
             if not ended:
                 raise
-            pids = [str(worker.pid) for worker in self._workers if worker.sentinel in ended]
-            msg = f"DataLoader worker (pid(s) {', '.join(pids)}) exited unexpectedly"
+            dead = [worker for worker in self._workers if worker.sentinel in ended]
+            for worker in dead:  # its files are closed a moment before it has ended
+                worker.join(_SECONDS_TO_DIE)
+            pids = ", ".join(str(worker.pid) for worker in dead)
+            msg = f"DataLoader worker (pid(s) {pids}) exited unexpectedly"
             raise RuntimeError(msg) from error
 
     @property

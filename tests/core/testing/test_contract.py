@@ -36,6 +36,11 @@ class ShortRanges(Broken):
         return [data[start:stop] for start, stop in ranges]
 
 
+class ShortStreams(Broken):
+    def stream(self, key, *, start=0, max_bytes=None):
+        yield memoryview(self.get(key)[start:][: 1 << 20])
+
+
 class TwoSteps(Broken):
     def put(self, key, buffers, *, if_absent=False):
         body = b"".join(bytes(memoryview(buffer).tobytes()) for buffer in buffers)
@@ -93,6 +98,7 @@ def contract(kind):
 TestWorking = contract(Broken)
 TestUnordered = contract(Unordered)
 TestShortRanges = contract(ShortRanges)
+TestShortStreams = contract(ShortStreams)
 TestTwoSteps = contract(TwoSteps)
 TestForgetful = contract(Forgetful)
 TestLooksThenPuts = contract(LooksThenPuts)
@@ -130,6 +136,10 @@ def _failed(report: str, backend: str) -> set[str]:
     [
         ("Unordered", {"lists_in_key_order", "lists_by_prefix", "serves_eight_threads"}),
         ("ShortRanges", {"a_range_outside_is_an_error"}),
+        (
+            "ShortStreams",
+            {"refuses_to_start_outside", "streams_from_anywhere", "streams_no_more_than_allowed"},
+        ),
         ("TwoSteps", {"a_reader_never_sees_a_mixture"}),
         (
             "Forgetful",

@@ -287,3 +287,44 @@ def test_kill_is_not_confused_with_other_actions() -> None:
     assert repr(Fault(Truncate(1), verb="get")) == (
         "Fault(action=Truncate(num_bytes=1), verb='get', key='*', nth=1, times=1)"
     )
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def _streamed(store: FaultStore, start: int = 0) -> bytes:
+    return b"".join(map(bytes, store.stream("a", start=start)))
+
+
+def test_a_stream_is_cut_without_a_word() -> None:
+    """`Truncate` counts from where the stream starts, and the next stream is whole."""
+    store = _with(Fault(Truncate(4), verb="stream"))
+    assert [_streamed(store, 3), _streamed(store, 3)] == [b"3456", b"3456789"]
+
+
+def test_a_stream_breaks_on_the_way() -> None:
+    """`Die` hands out so many bytes and then raises."""
+    store = _with(Fault(Die(4), verb="stream"))
+    pieces = store.stream("a")
+    assert bytes(next(pieces)) == b"0123"
+    with pytest.raises(StoreError, match="after 4 bytes"):
+        next(pieces)
+    assert _streamed(store, 4) == b"456789"
+
+
+def test_a_bit_of_a_stream_flips_at_its_place_in_the_object() -> None:
+    """`FlipBit` hits the same byte wherever the stream starts, and none before it."""
+    flip = Fault(FlipBit(8 * 15 + 1), verb="stream", times=None)  # modulo ten bytes: the sixth
+    assert _streamed(_with(flip)) == b"0123476789"
+    assert _streamed(_with(flip), 5) == b"76789"
+    assert _streamed(_with(flip), 6) == b"6789"
+
+
+def test_a_stream_is_recorded_when_it_is_read() -> None:
+    """A stream that nobody reads makes no request; errors come with the first piece."""
+    store = _with(Fault(Raise(_REFUSED), verb="stream"))
+    store.stream("a").close()
+    assert store.calls == []
+    with pytest.raises(AccessDeniedError):
+        next(store.stream("a"))
+    assert (store.count("stream"), store.calls) == (1, [Call("stream", "a")])

@@ -108,3 +108,16 @@ def test_refuses_impossible_speeds(seconds: float, speed: float | None) -> None:
     """Nothing is faster than at once."""
     with pytest.raises(ValueError, match="faster than at once"):
         LatencyStore(MemoryStore(), seconds, speed)
+
+
+def test_a_stream_takes_its_request_and_its_bytes() -> None:
+    """Each piece comes as late as its bytes need, and `wake` ends that."""
+    inner = MemoryStore()
+    inner.put("a", [bytes(3 << 20)])
+    store = LatencyStore(inner, 0.01, bytes_per_second=60 << 20)
+    began = time.monotonic()
+    assert sum(map(len, store.stream("a"))) == 3 << 20
+    assert time.monotonic() - began >= 0.05
+    slow = LatencyStore(inner, 60.0, bytes_per_second=1.0)
+    slow.wake()
+    assert sum(map(len, slow.stream("a", start=1 << 20))) == 2 << 20

@@ -65,13 +65,13 @@ def same(value: Any) -> Any:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """Return what comes, comparable, or class and text of the error."""
+    """Return what comes, comparable, or that it is an error; torch's own do not say what to do."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return same(call())
-    except Exception as error:  # noqa: BLE001 - torch's own, of any class
-        return type(error), str(error)
+    except Exception:  # noqa: BLE001 - torch's own, of any class
+        return "error"
 
 
 @settings(max_examples=150)
@@ -114,10 +114,10 @@ def test_json_values_collate_as_they_are_nested(values: list[Any]) -> None:
     assert came == outcome(lambda: default_collate(list(shard)))
 
 
-def test_arrays_of_different_length_give_torchs_error() -> None:
-    """What torch cannot stack is refused in its words, as long as nobody asked for padding."""
+def test_arrays_of_different_length_are_refused_with_what_to_do() -> None:
+    """What torch cannot stack needs padding, offsets or a function of one's own."""
     shard = shard_of({"x": "ndarray"}, [{"x": np.arange(n)} for n in (2, 3)])
-    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+    with pytest.raises(SchemaError, match="ragged=.padded."):
         to_torch(columns_of(shard))
 
 

@@ -59,13 +59,21 @@ def _no_remains() -> Any:
     shutil.rmtree(_root(), ignore_errors=True)
 
 
-def _serve(made: Made, local: Path, limit: int | None, wire: Connection) -> None:
-    """Do in another process what the machine asks for."""
+def _serve(made: Made, local: Path, limit: int | None, wire: Connection, near: Connection) -> None:
+    """Do in another process what the machine asks for, and end with it."""
+    near.close()
     cache = made.cache(local, group=None if limit is None else CacheGroup(limit), max_open=2)
-    while (order := wire.recv()) is not None:
+    while (order := _next(wire)) is not None:
         verb, shard = order
         result = getattr(cache, verb)(*shard)
         wire.send(ids(result) if verb == "open" else result)
+
+
+def _next(wire: Connection) -> Any:
+    try:
+        return wire.recv()
+    except EOFError:
+        return None
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -89,7 +97,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.flipped = self.ledger_lost = False
         self.wire, far = _FORK.Pipe()
         self.other = _FORK.Process(
-            target=_serve, args=(self.made, self.local, self.limit, far), daemon=True
+            target=_serve, args=(self.made, self.local, self.limit, far, self.wire), daemon=True
         )
         self.other.start()
         self.restart()

@@ -117,8 +117,9 @@ def children() -> set[str]:
 
 
 def shm() -> set[str]:
-    """Return the names in shared memory."""
-    return {path.name for path in Path("/dev/shm").iterdir()}  # noqa: S108 - to look only
+    """Return the names in shared memory, but for those that exist for a moment in any process."""
+    names = {path.name for path in Path("/dev/shm").iterdir()}  # noqa: S108 - to look only
+    return {name for name in names if not name.startswith(("sem.mp-", "torch_"))}
 
 
 def temp_files(folder: Path) -> set[str]:

@@ -1,0 +1,114 @@
+"""Locks on files: by name, until a deadline, gone with their owner and not kept by its children."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.reader.cache.making import LoggedStore, expected, ids, make
+
+from streaming_core.errors import WaitTimeoutError
+from streaming_reader._cache._locks import is_free, lock_file, lock_now
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SECONDS = 30.0
+
+
+def _soon() -> float:
+    return time.monotonic() + _SECONDS
+
+
+def test_a_lock_excludes_and_comes_free(tmp_path: Path) -> None:
+    """One has it; others see that, and get it afterwards."""
+    path = str(tmp_path / "lock")
+    assert is_free(path)
+    held = lock_file(path, _soon(), "testing")
+    assert (is_free(path), lock_now(path)) == (False, None)
+    held.close()
+    held.close()
+    assert is_free(path)
+    again = lock_now(path)
+    assert again is not None
+    again.close()
+
+
+def test_a_wait_ends_at_its_deadline(tmp_path: Path) -> None:
+    """Who waits too long is told for what and for whom, and takes nothing later."""
+    path = str(tmp_path / "lock")
+    held = lock_file(path, _soon(), "testing")
+    with pytest.raises(WaitTimeoutError, match=f"process {os.getpid()}.*baking"):
+        lock_file(path, time.monotonic() + 0.05, "baking")
+    held.close()
+    # The wait that was left behind gives back what it gets.
+    lock_file(path, _soon(), "testing").close()
+
+
+def test_a_lock_is_on_the_file_that_has_the_name(tmp_path: Path) -> None:
+    """Who waited for a file that was replaced waits for the new one, not with the old in hand."""
+    path = str(tmp_path / "lock")
+    first = lock_file(path, _soon(), "testing")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lock_file, path, _soon(), "testing")
+        _wait_for_thread("streaming-lock")
+        (tmp_path / "lock").unlink()
+        second = lock_file(path, _soon(), "testing")
+        first.close()
+        threading.Event().wait(0.2)
+        assert not waiting.done()
+        second.close()
+        got = waiting.result(_SECONDS)
+        assert os.path.samestat(os.fstat(got.number), (tmp_path / "lock").stat())
+        got.close()
+
+
+def _wait_for_thread(name: str) -> None:
+    end = _soon()
+    pause = threading.Event()
+    while not any(thread.name == name for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        pause.wait(0.005)
+    pause.wait(0.05)  # it has started, and comes to its wait now
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
+    """A process that forked while it fetched is killed: its child lives on and blocks nobody."""
+    made = make(tmp_path / "remote")
+    local = tmp_path / "local"
+    context = multiprocessing.get_context("fork")
+    child_pid, go = context.Value("i", 0), context.Event()
+
+    def parent() -> None:
+        store = LoggedStore(made.folder, tmp_path / "log", piece=10, seconds=0.2)
+        cache: Any = made.cache(local, remote=store)
+        threading.Thread(target=cache.open, args=(0,), daemon=True).start()
+        part = local / ".streaming/parts" / f"{made.table.shard(0).raw.basename}.raw"
+        while not part.exists() or not part.stat().st_size:
+            go.wait(0.005)
+        pid = os.fork()
+        if not pid:
+            child_pid.value = os.getpid()
+            go.wait(_SECONDS)
+            os._exit(0)
+        go.wait(_SECONDS)
+
+    process = context.Process(target=parent)
+    process.start()
+    end = _soon()
+    while not child_pid.value:
+        assert time.monotonic() < end
+        go.wait(0.005)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join(_SECONDS)
+    cache = made.cache(local)
+    assert list((local / ".streaming/parts").iterdir()) == []
+    assert ids(cache.open(0, timeout=10)) == expected(made, 0)
+    go.set()
