@@ -61,15 +61,15 @@ def select(
     same shape.
     """
     if isinstance(at, slice):
-        return many(np.arange(*cast("slice[Any, Any, Any]", at).indices(count), dtype=np.int64))
+        return many(np.arange(*at.indices(count), dtype=np.int64))
     if isinstance(at, np.ndarray):
         array = cast("NDArray[Any]", at)
         if array.ndim == 0:
             return one(sample_at(operator.index(array.item()), count))
         flat = many(checked_ids(array, count))
         return _shaped(flat, array.shape)
-    if isinstance(at, Sequence) and not isinstance(at, str | bytes):
-        items = cast("Sequence[Any]", at)
+    items = _items(at)
+    if items is not None:
         if all(isinstance(item, int | np.integer) for item in items):
             return many(checked_ids(np.array(items, np.int64), count))
         return [select(item, count, one, many) for item in items]
@@ -82,6 +82,14 @@ def select(
         )
         raise TypeError(msg) from None
     return one(sample_at(number, count))
+
+
+def _items(at: Any) -> Sequence[Any] | None:  # noqa: ANN401 - anything may stand there
+    return at if _is_list(at) else None
+
+
+def _is_list(at: object) -> bool:
+    return isinstance(at, Sequence) and not isinstance(at, str | bytes)
 
 
 def _shaped(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
+from streaming_reader._cache import Counts
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,7 +82,8 @@ class Catalogue:
 
     @cached_property
     def _starts_list(self) -> list[int]:
-        return self.shard_starts.tolist()
+        starts: list[int] = self.shard_starts.tolist()
+        return starts
 
     def find(self, sample: int) -> tuple[int, int]:
         """Return shard and row of one sample in range, the quick way."""
@@ -116,6 +119,10 @@ class Catalogue:
             return self.caches[0].open(shard, timeout=self.timeout)
         cache, number = self.place(shard)
         return cache.open(number, timeout=self.timeout)
+
+    def counts(self) -> Counts:
+        """Return what this process has done to all caches so far."""
+        return sum((cache.counts for cache in self.caches), Counts())
 
     def evict_coldest(self) -> bool:
         """Remove the shard of the first stream that has one which was not used for longest."""

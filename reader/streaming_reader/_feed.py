@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import numpy as np
@@ -100,6 +101,7 @@ class Feed:
         self._fetcher = Fetcher(source, timeout=timeout)
         self._coming: deque[NDArray[np.int64]] = deque()
         self._pulled = 0
+        self._known = source.counts()
 
     def samples(self) -> Iterator[dict[str, Any]]:
         """Yield sample after sample."""
@@ -112,8 +114,7 @@ class Feed:
                 return
             while len(ids):
                 count = self._arrived(ids)
-                yield from self._timed(decode_rows, ids[:count], copy=False)
-                self._counters[_AT["samples"]] += count
+                yield from self._rows(ids[:count])
                 ids = ids[count:]
             size = min(window, size * 4)
 
@@ -124,9 +125,18 @@ class Feed:
             if not len(ids) or (drop_last and len(ids) < size):
                 return
             columns = self._timed(decode, ids, copy=True)
-            self._counters[_AT["samples"]] += len(ids)
-            self._counters[_AT["batches"]] += 1
+            self._count("bytes_used", columns.nbytes)
+            self._count("samples", len(ids))
+            self._count("batches", 1)
             yield columns
+
+    def _rows(self, ids: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+        self._count("samples", len(ids))
+        if not self._source.uniform:
+            return self._timed(decode_rows, ids, copy=False)
+        columns = self._timed(decode, ids, copy=False)
+        self._count("bytes_used", columns.nbytes)
+        return iterate_rows(columns)
 
     def close(self) -> None:
         """Fetch no more."""
@@ -156,7 +166,7 @@ class Feed:
         while self._pulled < wanted:
             began = time.perf_counter_ns()
             window = next(self._windows, None)
-            self._counters[_AT["wait_order_ns"]] += time.perf_counter_ns() - began
+            self._count("wait_order_ns", time.perf_counter_ns() - began)
             if window is None:
                 return
             self._coming.append(window)
@@ -185,6 +195,14 @@ class Feed:
 
         began = time.perf_counter_ns()
         made = make(self._source, get, ids, copy=copy)
-        self._counters[_AT["wait_fetch_ns"]] += waited
-        self._counters[_AT["decode_ns"]] += time.perf_counter_ns() - began - waited
+        self._count("wait_shard_ns", waited)
+        self._count("decode_ns", time.perf_counter_ns() - began - waited)
+        now = self._source.counts()
+        if now != self._known:
+            for name, number in asdict(now - self._known).items():
+                self._count(name, number)
+            self._known = now
         return made
+
+    def _count(self, name: str, number: int) -> None:
+        self._counters[_AT[name]] += number

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import multiprocessing.context
 import os
 import sys
-import tempfile
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -27,15 +25,13 @@ COUNTERS: Final = (
     "samples",
     "batches",
     "shards_opened",
-    "cache_hits",
     "shards_fetched",
     "bytes_fetched",
     "bytes_used",
     "retries",
-    "wait_fetch_ns",
+    "wait_shard_ns",
     "wait_order_ns",
     "decode_ns",
-    "evictions",
 )
 """What each worker counts, in the order of its row."""
 
@@ -191,7 +187,8 @@ class SharedBlock:
 
     def __getstate__(self) -> dict[str, Any]:
         """Send the block itself to a process that is being spawned; elsewhere its contents."""
-        if sys.platform != "win32" and multiprocessing.context.get_spawning_popen() is not None:
+        context: Any = sys.modules.get("multiprocessing.context")  # loaded by whoever spawns
+        if sys.platform != "win32" and context and context.get_spawning_popen() is not None:
             from multiprocessing.reduction import DupFd  # noqa: PLC0415 - of use only here
 
             return {"handle": DupFd(self._share())}
@@ -238,5 +235,7 @@ def _nbytes() -> int:
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("streaming", os.MFD_CLOEXEC)
+    import tempfile  # noqa: PLC0415 - of use only here
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

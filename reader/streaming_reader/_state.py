@@ -48,7 +48,7 @@ def parse_state(state: Any, facts: Mapping[str, Any]) -> Position:  # noqa: ANN4
     if missing:
         msg = f"this is no checkpoint of a data set: {', '.join(missing)} missing"
         raise CheckpointError(msg)
-    then = given.get(_OURS) or {}
+    then: Mapping[str, Any] = given.get(_OURS) or {}
     differing = [
         f"{key} was {then[key]!r:.80} and is {now!r:.80}"
         for key, now in facts.items()

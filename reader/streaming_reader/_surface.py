@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
@@ -68,7 +68,16 @@ def _quietly(cache: ShardCache, shard: int) -> None:
         _log.warning("fetching a shard in the background failed: %s", error)
 
 
-class Surface:
+if TYPE_CHECKING:
+    from torch.utils.data import IterableDataset
+
+    _Base = IterableDataset[dict[str, Any]]
+else:
+    # Torch takes the class for one of its own without being loaded; see `StreamingDataset`.
+    _Base = object
+
+
+class Surface(_Base):
     """Numbers, shards and cache of a data set."""
 
     streams: list[Stream]

@@ -75,7 +75,11 @@ class LocalDataset:
         return self._rows(checked_ids(ids, len(self)))
 
     def take(
-        self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list"
+        self,
+        ids: Any,  # noqa: ANN401 - arrays and lists
+        *,
+        batch_format: BatchFormat = "numpy",
+        ragged: RaggedForm = "list",
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `StreamingDataset.batches`."""
         flat = checked_ids(ids, len(self))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -167,6 +166,8 @@ class _Registry(dict[str, type[Stream]]):
     def find(self, name: str) -> type[Stream]:
         """Return the class `name`; `SchemaError` lists the names there are."""
         if name not in self:
+            from importlib.metadata import entry_points  # noqa: PLC0415 - takes long, seldom used
+
             for point in entry_points(group=_ENTRY_POINTS):
                 if point.name == name:
                     self[name] = point.load()

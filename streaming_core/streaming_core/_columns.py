@@ -112,11 +112,15 @@ class Ragged:
         self._lent = False
 
     @classmethod
-    def of_views(cls, views: Sequence[memoryview]) -> Ragged:
-        """Return a column of bytes that lie where `views` show them, and keep them alive."""
+    def of_views(cls, views: Sequence[memoryview], *, lent: bool = False) -> Ragged:
+        """Return a column of bytes that lie where `views` show them, and keep them alive.
+
+        If `lent`, they are listed as these views.
+        """
         column = cls(b"", _offsets([len(view) for view in views]), "bytes")
         column._apart = views
         column._raw = None
+        column._lent = lent
         return column
 
     def __len__(self) -> int:
@@ -199,9 +203,7 @@ class Ragged:
         """Return the column so that large values are listed as views of where they lie."""
         if self._apart is None or self._raw is not None:
             return self
-        lent = Ragged.of_views(self._apart)
-        lent._lent = True
-        return lent
+        return Ragged.of_views(self._apart, lent=True)
 
     def in_turn(self) -> Iterable[Any]:
         """Return the values one by one, large ones made only when asked for."""
@@ -270,6 +272,12 @@ class Columns:
             names = ", ".join(map(repr, self.columns))
             msg = f"no column {name!r}; the samples have {names}"
             raise MissingColumnError(msg) from None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the numbers, arrays, texts and bytes; those of other objects are not known."""
+        found = (c.nbytes for c in self.columns.values() if not isinstance(c, Objects))
+        return sum(found)
 
     def slice(self, start: int, stop: int) -> Columns:
         """Return the samples from `start` to `stop`, views."""

@@ -46,7 +46,8 @@ def parse_count(value: int | str) -> int:
     if match is None or power is None or (power == 0 and "." in match[1]):
         msg = f"not a count: {value!r}; give an integer or a text such as '100k' or '1.5m'"
         raise SchemaError(msg)
-    return round(float(match[1]) * 1000**power) if "." in match[1] else int(match[1]) * 1000**power
+    unit: int = 1000**power
+    return round(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
 
 
 def format_bytes(count: float) -> str:

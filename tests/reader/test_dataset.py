@@ -45,9 +45,10 @@ def test_any_number_gives_its_sample(ids_folder: Path, make: Callable[[Path], An
     for bad in (101, -102, [0, 101], np.array([-102])):
         with pytest.raises(IndexError, match="out of range"):
             dataset[bad]
-    for bad in ("1", 1.0, np.array([True, False]), None):
+    odd: list[Any] = ["1", 1.0, np.array([True, False]), None]
+    for kind in odd:
         with pytest.raises(TypeError):
-            dataset[bad]
+            dataset[kind]
 
 
 def test_all_ways_to_a_sample_agree(ids_folder: Path, more_folder: Path) -> None:
@@ -196,7 +197,8 @@ def test_a_checkpoint_of_other_data_is_refused(ids_folder: Path, more_folder: Pa
         StreamingDataset(
             local=ids_folder, batch_size=4, shuffle=True, shuffle_algo="py1s"
         ).load_state_dict(state)
-    for broken in ({}, [], {**state, "epoch": "1"}, {**state, "sample_in_epoch": -1}):
+    wrong: list[Any] = [{}, [], {**state, "epoch": "1"}, {**state, "sample_in_epoch": -1}]
+    for broken in wrong:
         with pytest.raises(CheckpointError):
             StreamingDataset(local=ids_folder, batch_size=4, shuffle=True).load_state_dict(broken)
 

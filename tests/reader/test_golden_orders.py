@@ -29,7 +29,7 @@ def _dataset(config: dict[str, Any]) -> StreamingDataset:
     return StreamingDataset(streams=streams, **{k: v for k, v in config.items() if k != "streams"})
 
 
-def _tagged(sample: dict[str, Any]) -> tuple[int, int]:
+def _tagged(sample: Any) -> tuple[int, int]:
     info = get_worker_info()
     return (0 if info is None else info.id), int(sample["id"])
 
@@ -38,7 +38,7 @@ def _ids(dataset: StreamingDataset, workers: int, *, processes: int) -> list[lis
     """Return what each worker gives, in order."""
     found: list[list[int]] = [[] for _ in range(workers)]
     loader: DataLoader[Any] = DataLoader(
-        dataset,  # type: ignore[arg-type]
+        dataset,
         batch_size=None,
         num_workers=processes,
         collate_fn=_tagged,

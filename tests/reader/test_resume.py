@@ -56,9 +56,11 @@ class _Job:
     ) -> tuple[list[list[int]], Any]:
         """Return the ids of each global batch, and rank 0's state after the last one taken."""
         loaders = [self.loader(r, nodes, ranks, workers, state) for r in range(nodes * ranks)]
-        found: list[list[int]] = []
-        for batches in itertools.islice(itertools.zip_longest(*loaders), stop):
-            found.append([int(n) for batch in batches if batch is not None for n in batch["id"]])
+        steps = itertools.islice(itertools.zip_longest(*loaders), stop)
+        found = [
+            [int(n) for batch in batches if batch is not None for n in batch["id"]]
+            for batches in steps
+        ]
         return found, loaders[0].state_dict()
 
 
@@ -142,9 +144,9 @@ def test_a_checkpoint_at_the_end_goes_on_with_the_next_epoch(ids_folder: Path) -
         assert [int(n) for batch in resumed for n in batch["id"]] == epoch
 
 
-def _plain(dataset: StreamingDataset, workers: int) -> Iterator[list[int]]:
+def _plain(dataset: Any, workers: int) -> Iterator[list[int]]:
     loader: DataLoader[Any] = DataLoader(
-        dataset,  # type: ignore[arg-type]
+        dataset,
         batch_size=dataset.batch_size,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,

@@ -6,16 +6,13 @@ import gc
 import multiprocessing
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_reader._shared import Position, SharedBlock
-
-if TYPE_CHECKING:
-    from multiprocessing.context import BaseContext
 
 _OPEN = Path("/proc/self/fd")
 
@@ -28,7 +25,7 @@ def _begin(block: SharedBlock, worker: int, iteration: str, answers: Any) -> Non
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_one_iteration_begin_the_same_epoch(method: str) -> None:
     """However they were started, and the next iteration's the next one."""
-    context: BaseContext = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     block = SharedBlock()
     block.set(Position(4, 100, 2, 7, 3))
     for epoch, wanted in enumerate([Position(4, 100, 2, 7, 3), Position(5, 0, 2, 7, 3)], start=4):

@@ -50,7 +50,7 @@ def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN4
         return _collate()(values) if values else values
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         kinds = sorted({type(value).__name__ for value in values})
-        shapes = sorted({str(value.shape) for value in values if isinstance(value, np.ndarray)})
+        shapes = sorted({str(np.shape(value)) for value in values if hasattr(value, "shape")})
         msg = (
             f"column {name!r} cannot be collated by default: its values are of type "
             f"{', '.join(kinds)}{' and of shape ' + ', '.join(shapes[:5]) if shapes else ''}. Give "

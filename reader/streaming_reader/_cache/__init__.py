@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from streaming_reader._cache._arrays import SharedArrays
 from streaming_reader._cache._cache import ShardCache
+from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
 from streaming_reader._cache._places import CONTROL
 from streaming_reader._cache._settings import CacheSettings
 
-__all__ = ["CONTROL", "CacheGroup", "CacheSettings", "ShardCache", "SharedArrays"]
+__all__ = ["CONTROL", "CacheGroup", "CacheSettings", "Counts", "ShardCache", "SharedArrays"]

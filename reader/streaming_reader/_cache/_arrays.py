@@ -19,6 +19,7 @@ import xxhash
 from streaming_core.errors import WaitTimeoutError
 from streaming_reader._cache._locks import FileHandle, is_free, lock_file
 from streaming_reader._cache._mapped import READ_FLAGS, hold, map_file
+from streaming_reader._cache._places import CONTROL
 from streaming_reader._cache._transfer import write_all
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _WAIT_SECONDS: Final = 300.0
 
 
 class SharedArrays:
-    """Makes an array of int64 once per node, in `folder`/orders, and maps it in every process.
+    """Makes an array of int64 once per node, below `folder`, and maps it in every process.
 
     Called with a key that names all the array depends on, its length, and what makes it. Without a
     folder, or where the folder cannot be written to, each process makes its own; so does one that
@@ -56,7 +57,7 @@ class SharedArrays:
     def __init__(
         self, folder: str | os.PathLike[str] | None, *, wait_seconds: float = _WAIT_SECONDS
     ) -> None:
-        self._folder = None if folder is None else os.path.join(os.fspath(folder), _FOLDER)
+        self._folder = None if folder is None else os.path.join(os.fspath(folder), CONTROL, _FOLDER)
         self._wait_seconds = wait_seconds
 
     def __call__(
@@ -113,7 +114,7 @@ class SharedArrays:
         data = array.astype("<i8", copy=False).data.cast("B") if len(array) else memoryview(b"")
         handle = FileHandle(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            write_all(handle.number, _header(key, array) + b"")
+            write_all(handle.number, _header(key, array))
             write_all(handle.number, data)
         finally:
             handle.close()

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from streaming_core._index import ShardInfo, ShardTable
     from streaming_core._store import Store
     from streaming_core.errors import StoreError
+    from streaming_reader._cache._counts import Counts
     from streaming_reader._cache._filling import Made
     from streaming_reader._cache._group import CacheGroup, Held
     from streaming_reader._cache._ledger import Page
@@ -121,6 +123,11 @@ class ShardCache:
         """The limit this folder is under; None without one, and without a remote."""
         return self._group
 
+    @property
+    def counts(self) -> Counts:
+        """What this process has done through this object so far."""
+        return replace(self._filler.counts)
+
     # --- reading ----------------------------------------------------------------------------------
 
     def open(self, shard: int, *, timeout: float | None = None) -> Shard:
@@ -143,6 +150,7 @@ class ShardCache:
         deadline = self._deadline(timeout)
         info = self._shelf.table.shard(shard)
         found = self._open_mapped(info, self._views(info, deadline), deadline)
+        self._filler.counts.shards_opened += 1
         now = {shard: time.time_ns(), **opened.put(shard, found)}
         if self._remote is not None:
             for number, at in now.items():

@@ -17,6 +17,7 @@ from streaming_core.errors import (
     ShardFetchError,
     StoreError,
 )
+from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._locks import FileHandle
 from streaming_reader._cache._mapped import content_digest, hold
@@ -73,6 +74,8 @@ class Filler:
         self._remote = remote
         self._settings = settings
         self._known = known
+        self.counts = Counts()
+        """What was done so far."""
 
     def size(self, info: ShardInfo) -> int:
         """Return the bytes that a shard will have in the folder while it is made."""
@@ -123,6 +126,7 @@ class Filler:
         size += sum(pair.zip.bytes for pair in pairs if pair.zip and self._keeps_zip)
         digest = content_digest(digests)
         entry = Entry(State.PRESENT, size, time.time_ns(), changed, digest)
+        self.counts.shards_fetched += 1
         return Made(parts, handles, entry, leave)
 
     def publish(self, made: Made) -> None:
@@ -161,7 +165,8 @@ class Filler:
             return None
         retry = Retry(self._settings.tries)
         timeout = self._settings.timeout
-        return Line(self._remote, retry.begin(deadline=deadline), timeout, deadline)
+        attempts = retry.begin(deadline=deadline)
+        return Line(self._remote, attempts, timeout, deadline, self.counts)
 
     def _zip_is_here(self, packed: FileInfo) -> bool:
         stamp = file_stamp(self._shelf.places.file(packed.basename))

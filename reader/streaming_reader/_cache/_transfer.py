@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streaming_core._index import FileInfo, ShardSchema
     from streaming_core._read import FileCheck
     from streaming_core._store import Attempts, Store
+    from streaming_reader._cache._counts import Counts
 
 __all__ = ["Line", "expanded", "file_pieces", "received", "teed", "write_pieces"]
 
@@ -30,13 +31,16 @@ _PIECE_BYTES: Final = 1 << 20
 class Line:
     """The way to one store for one fetch: its attempts, and what each may take."""
 
-    __slots__ = ("attempts", "deadline", "requests", "store", "timeout")
+    __slots__ = ("attempts", "counts", "deadline", "requests", "store", "timeout")
 
-    def __init__(self, store: Store, attempts: Attempts, timeout: float, deadline: float) -> None:
+    def __init__(
+        self, store: Store, attempts: Attempts, timeout: float, deadline: float, counts: Counts
+    ) -> None:
         self.store = store
         self.attempts = attempts
         self.timeout = timeout
         self.deadline = deadline
+        self.counts = counts
         self.requests = 0
         """How many requests were made."""
 
@@ -70,6 +74,7 @@ def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryvi
             with closing(pieces):
                 for piece in pieces:
                     check.update(piece)
+                    line.counts.bytes_fetched += len(piece)
                     if check.size > file.bytes:
                         raise check.wrong_size(None, line.store.url)
                     yield piece
@@ -82,6 +87,7 @@ def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryvi
             if check.size and not check.has_hash:
                 raise
             line.attempts.failed(error)
+            line.counts.retries += 1
     check.finish(line.store.url)
 
 

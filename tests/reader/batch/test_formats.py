@@ -117,7 +117,7 @@ def test_json_values_collate_as_they_are_nested(values: list[Any]) -> None:
 def test_arrays_of_different_length_are_refused_with_what_to_do() -> None:
     """What torch cannot stack needs padding, offsets or a function of one's own."""
     shard = shard_of({"x": "ndarray"}, [{"x": np.arange(n)} for n in (2, 3)])
-    with pytest.raises(SchemaError, match="ragged=.padded."):
+    with pytest.raises(SchemaError, match=r"ragged=.padded."):
         to_torch(columns_of(shard))
 
 

@@ -32,7 +32,7 @@ def _never() -> NDArray[np.int64]:
 
 
 def _file(folder: Path) -> Path:
-    (path,) = (folder / "orders").glob("*.i8")
+    (path,) = (folder / ".streaming/orders").glob("*.i8")
     return path
 
 
@@ -44,7 +44,7 @@ def test_makes_once_and_maps_again(tmp_path: Path) -> None:
     for array in (first, again, SharedArrays(None)("key", 10, _ten)):
         assert array.dtype == np.int64
         assert not array.flags.writeable
-    assert [path.suffix for path in (tmp_path / "orders").iterdir()] == [".i8"]
+    assert [path.suffix for path in (tmp_path / ".streaming/orders").iterdir()] == [".i8"]
 
 
 def test_keys_are_told_apart(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_broken_file_is_made_again(tmp_path: Path, damage: str) -> None:
     data = bytearray(path.read_bytes())
     if damage == "other":
         arrays("other", 10, lambda: np.zeros(10, np.int64))
-        (other,) = set((tmp_path / "orders").glob("*.i8")) - {path}
+        (other,) = set((tmp_path / ".streaming/orders").glob("*.i8")) - {path}
         other.replace(path)
     else:
         data[-1] ^= damage == "flip"
@@ -83,12 +83,12 @@ def test_few_files_stay_and_those_in_use(tmp_path: Path) -> None:
     for epoch in range(1, 6):
         arrays(f"epoch {epoch}", 10, _ten)
     assert path.exists()
-    assert len(list((tmp_path / "orders").iterdir())) == 4
+    assert len(list((tmp_path / ".streaming/orders").iterdir())) == 4
     assert held.tolist() == _ten().tolist()
     del held
     arrays("epoch 6", 10, _ten)
     assert not path.exists()
-    assert len(list((tmp_path / "orders").iterdir())) == 3
+    assert len(list((tmp_path / ".streaming/orders").iterdir())) == 3
 
 
 def test_a_wrong_length_is_an_error(tmp_path: Path) -> None:

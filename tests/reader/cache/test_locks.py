@@ -84,7 +84,7 @@ def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
     made = make(tmp_path / "remote")
     local = tmp_path / "local"
     context = multiprocessing.get_context("fork")
-    child_pid, go = context.Value("i", 0), context.Event()
+    child_pid, pause = context.Value("i", 0), threading.Event()
 
     def parent() -> None:
         store = LoggedStore(made.folder, tmp_path / "log", piece=10, seconds=0.2)
@@ -92,23 +92,23 @@ def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
         threading.Thread(target=cache.open, args=(0,), daemon=True).start()
         part = local / ".streaming/parts" / f"{made.table.shard(0).raw.basename}.raw"
         while not part.exists() or not part.stat().st_size:
-            go.wait(0.005)
+            pause.wait(0.005)
         pid = os.fork()
         if not pid:
             child_pid.value = os.getpid()
-            go.wait(_SECONDS)
+            pause.wait(_SECONDS)
             os._exit(0)
-        go.wait(_SECONDS)
+        pause.wait(_SECONDS)
 
     process = context.Process(target=parent)
     process.start()
     end = _soon()
     while not child_pid.value:
         assert time.monotonic() < end
-        go.wait(0.005)
+        pause.wait(0.005)
     os.kill(process.pid or 0, signal.SIGKILL)
-    process.join(_SECONDS)
+    process.join()  # with a limit it would wait for the child, which holds the same pipe
     cache = made.cache(local)
     assert list((local / ".streaming/parts").iterdir()) == []
     assert ids(cache.open(0, timeout=10)) == expected(made, 0)
-    go.set()
+    os.kill(child_pid.value, signal.SIGKILL)

@@ -82,5 +82,5 @@ def torchrun(ranks: int, module: str, job: str, out: Path, *, restarts: int) -> 
         check=False,
         timeout=_DEADLINE,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[:6000]
     return done.stderr

@@ -1,0 +1,33 @@
+"""What a cache has done in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+__all__ = ["Counts"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Numbers that only grow; threads that count at the same moment may lose one.
+
+    Example:
+        >>> Counts(shards_opened=3) - Counts(shards_opened=1)
+        Counts(shards_opened=2, shards_fetched=0, bytes_fetched=0, retries=0)
+    """
+
+    shards_opened: int = 0
+    """Shards that were mapped, fetched or not."""
+    shards_fetched: int = 0
+    """Shards that were made from files of the remote, or from compressed ones here."""
+    bytes_fetched: int = 0
+    """Bytes that came from the remote."""
+    retries: int = 0
+    """Requests to the remote that had to be made again."""
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
