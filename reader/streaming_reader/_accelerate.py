@@ -1,8 +1,8 @@
 """What Accelerate's own loaders do for a trainer, done for a loader that it leaves alone."""
 
 # Accelerate is no dependency, and its annotations leave much unknown.
-# pyright: reportMissingImports=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+# pyright: reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def placed(loader: Any, batches: Any, tally: Tally) -> Iterator[Any]:  # noqa: A
     from accelerate.utils import send_to_device  # noqa: PLC0415 - optional
 
     gradients: Any = GradientState()
-    device = PartialState().device
+    process: Any = PartialState()
     loader.end_of_dataloader = False
     loader.remainder = -1  # no sample is there only to fill up a batch
     gradients._add_dataloader(loader)  # noqa: SLF001 - there is no other way
     try:
         following = next(batches, _END)
         while following is not _END:
-            batch = send_to_device(following, device, non_blocking=loader.pin_memory)
+            batch = send_to_device(following, process.device, non_blocking=loader.pin_memory)
             received = batches.tally.samples
             following = next(batches, _END)
             loader.end_of_dataloader = following is _END

@@ -18,8 +18,8 @@ __all__ = ["SKIPPED", "Divider", "find_divider"]
 
 SKIPPED: Final = (
     "batches that an earlier process has had are to be skipped, but nothing says of which epoch, "
-    "and this data set would begin with the first. Load a state_dict instead, which goes there at once "
-    "(with ignore_data_skip=True in the trainer of transformers), or call set_epoch before"
+    "and this data set would begin with the first. Load a state_dict instead, which goes there at "
+    "once (with ignore_data_skip=True in the trainer of transformers), or call set_epoch before"
 )
 """Why a `SKIPPER` is refused where nobody has said which epoch it is."""
 

@@ -190,7 +190,7 @@ NAME = INFO.raw.basename
         (
             {"raw_data": {"basename": NAME, "bytes": len(RAW), "hashes": {"md5": "00" * 16}}},
             ShardCorruptError,
-            "the md5 is .*, the index says 0000",
+            "the md5 in .* is .*, the index says 0000",
         ),
         (
             {

@@ -67,7 +67,7 @@ def _variables(ranks: int) -> list[dict[str, str]]:
     ]
 
 
-def torchrun(ranks: int, module: str, job: str, out: Path, *, restarts: int) -> str:
+def torchrun(ranks: int, module: str, job: str, out: Path, *, restarts: int) -> None:
     """Run `job` under the real torchrun, which starts all ranks anew when one dies."""
     done = subprocess.run(
         [
@@ -83,4 +83,3 @@ def torchrun(ranks: int, module: str, job: str, out: Path, *, restarts: int) -> 
         timeout=_DEADLINE,
     )
     assert done.returncode == 0, done.stderr[:6000]
-    return done.stderr

@@ -6,66 +6,74 @@ import json
 import os
 import signal
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch.distributed
 
 from streaming_core import StreamingDataLoader, StreamingDataset
 
+# Both have no types for some of what is used.
+distributed: Any = torch.distributed
+cuda: Any = torch.cuda
 BATCH = 4
+EPOCHS = 2
 STEPS_BETWEEN_STATES = 2
 KILLED_AT = {0: (1, 5), 1: (0, 9)}
 """Which rank dies after which step of all, by how often all were started anew."""
 
 
 def resumable(out: str) -> None:
-    """Train two epochs, saving often; die where the plan says so; note what each step was given."""
-    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-    before = StreamingDataset(local=f"{out}/data", batch_size=BATCH, shuffle=True)
-    torch.distributed.init_process_group("gloo")
-    rank = torch.distributed.get_rank()
-    assert before.world.rank == rank
-    loader = StreamingDataLoader(before, BATCH, num_workers=2, multiprocessing_context="fork")
+    """Train two epochs, saving often; die where the plan says so; note what each step was given.
+
+    Ranks keep step through torchrun's own store: gloo does not always find its peers again after
+    one of them was killed.
+    """
+    rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+    store = distributed.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False
+    )
+    dataset = StreamingDataset(local=f"{out}/data", batch_size=BATCH, shuffle=True)
+    loader = StreamingDataLoader(dataset, BATCH, num_workers=2, multiprocessing_context="fork")
     saved = Path(out, "saved.json")
     step = 0
     if saved.exists():
         step, state = json.loads(saved.read_text())
         loader.load_state_dict(state)
-    while before.next_epoch < 2:
-        epoch = before.next_epoch
+    while dataset.next_epoch < EPOCHS:
+        epoch = dataset.next_epoch
         for batch in loader:
             step += 1
-            given = torch.zeros(2, BATCH, dtype=torch.int64) - 1
-            given[rank, : len(batch["id"])] = batch["id"]
-            torch.distributed.all_reduce(given, torch.distributed.ReduceOp.MAX)
-            if rank == 0:
-                Path(out, f"step.{step}.json").write_text(json.dumps([epoch, given.tolist()]))
-                if step % STEPS_BETWEEN_STATES == 0:
-                    Path(out, "saving.json").write_text(json.dumps([step, loader.state_dict()]))
-                    Path(out, "saving.json").replace(saved)
-            if KILLED_AT.get(attempt) == (rank, step):
+            given = json.dumps([epoch, batch["id"].tolist()])
+            Path(out, f"step.{step}.{rank}.json").write_text(given)
+            if KILLED_AT.get(int(attempt)) == (int(rank), step):
                 Path(out, f"killed.{attempt}").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-    torch.distributed.destroy_process_group()
+            store.set(f"{attempt}.{step}.{rank}", "done")
+            store.wait([f"{attempt}.{step}.{each}" for each in range(2)], timedelta(seconds=60))
+            if rank == "0" and step % STEPS_BETWEEN_STATES == 0:
+                Path(out, "saving.json").write_text(json.dumps([step, loader.state_dict()]))
+                Path(out, "saving.json").replace(saved)
 
 
 def alone(out: str) -> None:
     """Let one rank of two iterate whole epochs, before and after the group is made."""
     rank = int(os.environ["RANK"])
     dataset = StreamingDataset(local=f"{out}/data", batch_size=BATCH)
-    assert not torch.distributed.is_initialized()
+    assert not distributed.is_initialized()
     ids = [[sample["id"] for sample in dataset] if rank == 1 else []]
-    assert not torch.distributed.is_initialized()
-    torch.distributed.init_process_group("gloo")
+    assert not distributed.is_initialized()
+    distributed.init_process_group("gloo")
     after = StreamingDataset(local=f"{out}/data", batch_size=BATCH)
     assert after.world == dataset.world
     for each in (dataset, after):
         loader = StreamingDataLoader(each, BATCH, num_workers=1, multiprocessing_context="fork")
         batches = loader if rank == 1 else ()
         ids.append([int(i) for batch in batches for i in batch["id"]])
-    assert not torch.cuda.is_initialized()
+    assert not cuda.is_initialized()
     Path(out, f"alone.{rank}.json").write_text(json.dumps(ids))
-    torch.distributed.destroy_process_group()
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from tests.reader.conftest import write_ids
 from tests.reader.frameworks.launching import launch
 from tests.reader.frameworks.trainer_jobs import BATCH, VARIANTS

@@ -7,12 +7,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import DataLoader
 
 from streaming_core import StreamingDataLoader, StreamingDataset
+from streaming_core.errors import CheckpointError
 
 BATCH = 4
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -48,7 +49,7 @@ def accelerate(out: str, folder: str, odd: str) -> None:
     for (name, config), workers, data in itertools.product(VARIANTS.items(), (0, 2), (folder, odd)):
         prepared = Accelerator(dataloader_config=DataLoaderConfiguration(**config)).prepare(
             DataLoader(
-                dataset(data),  # type: ignore[arg-type]
+                dataset(data),
                 batch_size=BATCH,
                 collate_fn=ids_of,
                 num_workers=workers,
@@ -72,7 +73,8 @@ def prepared(out: str, folder: str) -> None:
 
     accelerator = Accelerator(gradient_accumulation_steps=5)
     loader = accelerator.prepare(StreamingDataLoader(dataset(folder), BATCH, num_workers=2))
-    epochs, synced = [], []
+    epochs: list[list[list[int]]] = []
+    synced: list[bool] = []
     for _ in range(2):
         epochs.append([])
         for batch in loader:
@@ -120,7 +122,8 @@ def lightning(out: str, folder: str) -> None:
 
         def training_step(self, batch: Any, _: int) -> torch.Tensor:
             self.seen.add(self.current_epoch, batch["id"])
-            return self.layer(batch["vector"]).sum() * 0
+            loss: torch.Tensor = self.layer(batch["vector"]).sum() * 0
+            return loss
 
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -147,7 +150,8 @@ def lightning(out: str, folder: str) -> None:
             **options,
         )
         trainer.fit(model, ckpt_path=path)
-        return model.seen.epochs, len(trainer.train_dataloader)
+        loader: Any = trainer.train_dataloader
+        return model.seen.epochs, len(loader)
 
     whole, length = fit(max_epochs=3)
     saving = ModelCheckpoint(
@@ -177,18 +181,18 @@ def transformers(out: str, folder: str) -> None:
     class OursTrainer(Trainer):
         def get_train_dataloader(self) -> Any:
             return self.accelerator.prepare(
-                StreamingDataLoader(self.train_dataset, BATCH, collate_fn=ids_of)
+                StreamingDataLoader(cast("Any", self.train_dataset), BATCH, collate_fn=ids_of)
             )
 
     class KeepState(TrainerCallback):
-        def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002 - called by name
             path = Path(args.output_dir, f"data-{state.global_step}.json")
             path.write_text(json.dumps(given["train_dataloader"].state_dict()))
 
     def train(kind: type, steps: int, resume: str | None = None, **options: Any) -> Any:
         model = Model()
         data = dataset(folder)
-        if "ignore_data_skip" in options:
+        if resume is not None and "ignore_data_skip" in options:
             state = json.loads(
                 Path(out, "hf", f"data-{resume.rpartition('-')[2]}.json").read_text()
             )
@@ -197,7 +201,7 @@ def transformers(out: str, folder: str) -> None:
             f"{out}/hf",
             max_steps=steps,
             per_device_train_batch_size=BATCH,
-            save_steps=length + 5 if length else 10_000,
+            save_steps=length + 5,
             report_to="none",
             disable_tqdm=True,
             use_cpu=True,
@@ -215,7 +219,6 @@ def transformers(out: str, folder: str) -> None:
         trainer.train(resume_from_checkpoint=resume)
         return model.seen
 
-    length = 0
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     length = -(-len(dataset(folder)) // BATCH)
     found: dict[str, Any] = {"length": length, "ranks": ranks}
@@ -225,7 +228,7 @@ def transformers(out: str, folder: str) -> None:
     found["ours"] = train(OursTrainer, 2 * length + 3)
     try:
         train(OursTrainer, 2 * length + 3, checkpoint)
-    except Exception as error:
+    except CheckpointError as error:
         found["refused"] = str(error)
     found["ours resumed"] = train(OursTrainer, 2 * length + 3, checkpoint, ignore_data_skip=True)
     _note("transformers", out, found)
