@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from streaming_core._index import ShardInfo
     from streaming_reader._cache import ShardCache
     from streaming_reader._catalogue import Catalogue
-    from streaming_reader._order import OrderConfig, Weights
-    from streaming_reader._shared import SharedBlock
+    from streaming_reader._epochs import Epochs
     from streaming_reader.stream import Stream
 
 __all__ = ["Surface"]
@@ -82,9 +81,7 @@ class Surface(_Base):
 
     streams: list[Stream]
     _catalogue: Catalogue
-    _weights: Weights
-    _order: OrderConfig
-    _shared: SharedBlock
+    _epochs: Epochs
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -111,7 +108,7 @@ class Surface(_Base):
     @property
     def epoch_size(self) -> int:
         """Samples of an epoch over all ranks."""
-        return self._weights.epoch_size
+        return self._epochs.weights.epoch_size
 
     @property
     def length(self) -> int:
@@ -172,11 +169,11 @@ class Surface(_Base):
     @property
     def next_epoch(self) -> int:
         """The epoch that the next iteration gives; set it to begin another one."""
-        return self._shared.next_epoch
+        return self._epochs.shared.next_epoch
 
     @next_epoch.setter
     def next_epoch(self, epoch: int) -> None:
-        self._shared.jump(epoch)
+        self._epochs.shared.jump(epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration begin `epoch`, unless it would begin or go on with a later one.
@@ -184,8 +181,8 @@ class Surface(_Base):
         Trainers that count epochs call this before each. One that counts from 0 again in a new
         process does not undo a checkpoint that was loaded.
         """
-        if epoch > self.next_epoch or not self._shared.is_placed:
-            self._shared.jump(max(epoch, self.next_epoch))
+        if epoch > self.next_epoch or not self._epochs.shared.is_placed:
+            self._epochs.shared.jump(max(epoch, self.next_epoch))
 
     def resample_streams(
         self, epoch: int, stream_id: int | None = None
@@ -196,7 +193,8 @@ class Surface(_Base):
         """
         catalogue = self._catalogue
         sizes = [table.samples for table in catalogue.tables]
-        return resample_streams(sizes, self._weights, self._order, epoch, stream_id)
+        epochs = self._epochs
+        return resample_streams(sizes, epochs.weights, epochs.order, epoch, stream_id)
 
     # --- cache ------------------------------------------------------------------------------------
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import sys
-import threading
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._units import parse_count
 from streaming_core._world import World, detect_world, torch_worker
-from streaming_core.errors import CheckpointError, SchemaError
+from streaming_core.errors import SchemaError
 from streaming_reader._access import checked_ids, select
 from streaming_reader._batch import as_format, check_format
-from streaming_reader._divider import SKIPPED, Divider, find_divider
+from streaming_reader._divider import find_divider
+from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode, decode_rows
-from streaming_reader._order import EpochPlan, OrderConfig
+from streaming_reader._order import OrderConfig
 from streaming_reader._setup import open_streams, order_arrays, settle_weights
-from streaming_reader._share import Share
-from streaming_reader._shared import Position, SharedBlock
-from streaming_reader._state import make_state, parse_state
 from streaming_reader._surface import Surface
 from streaming_reader._worker_state import CountedSamples, is_asked_for
 from streaming_reader.stream import Stream, StreamDefaults, streams_registry
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
 
     from streaming_core._columns import Columns
     from streaming_reader._batch import BatchFormat, RaggedForm
+    from streaming_reader._divider import Divider
 
 __all__ = ["StreamingDataset"]
 
@@ -91,7 +88,7 @@ class StreamingDataset(Surface):
         ([0, 1, 2, 3, 4, 5], {'x': 5})
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the reference's arguments
         self,
         *,
         streams: Sequence[Stream] | None = None,
@@ -131,7 +128,7 @@ class StreamingDataset(Surface):
             validate_hash=validate_hash,
             keep_zip=keep_zip,
         )
-        self._order = OrderConfig(
+        order = OrderConfig(
             batch_size=1 if batch_size is None else batch_size,
             shuffle=shuffle,
             shuffle_algo=shuffle_algo,
@@ -145,10 +142,8 @@ class StreamingDataset(Surface):
         )
         self.batch_size = batch_size
         """Samples of a batch of one rank, or None if that is left to the loader."""
-        self.replication = replication
-        """How many consecutive ranks are given the same samples; None means one."""
         self.predownload = predownload
-        """How many samples ahead of the last one given a worker fetches, or None for the default."""
+        """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
         self.world.replicated(replication)  # says at once if that cannot be
         if streams is None:
@@ -162,15 +157,16 @@ class StreamingDataset(Surface):
         self._catalogue = open_streams(
             self.streams, cache_limit=cache_limit, allow_unsafe=allow_unsafe_types
         )
-        self._weights = settle_weights(
+        weights = settle_weights(
             self.streams,
             self._catalogue,
             epoch_size=None if epoch_size is None else parse_count(epoch_size),
             seed=shuffle_seed,
         )
-        self._arrays = order_arrays(self.streams)
-        self._shared = SharedBlock()
+        arrays = order_arrays(self.streams)
+        self._epochs = Epochs(self._catalogue, weights, order, arrays, replication)
         self._divider: Divider | None = None
+        """Who divides the samples, as a worker is told that cannot find out."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[StreamingDataset]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -196,10 +192,12 @@ class StreamingDataset(Surface):
 
     def __len__(self) -> int:
         """Return how many samples an epoch has for each rank, some of which may come twice."""
-        divider = self._divider or find_divider()
-        if divider is not None and divider.divides:
-            return self._weights.epoch_size
-        return -(-self._weights.epoch_size // self.world.replicated(self.replication).num_ranks)
+        return self._epochs.length(self.world, self._divider or find_divider())
+
+    @property
+    def replication(self) -> int | None:
+        """How many consecutive ranks are given the same samples; None means one."""
+        return self._epochs.replication
 
     def __getstate__(self) -> dict[str, Any]:
         """Send what a worker needs, who we are included: it may not be able to find out."""
@@ -276,71 +274,22 @@ class StreamingDataset(Surface):
                 "StreamingDataset the batch_size of the loader"
             )
             raise SchemaError(msg)
-        divider = self._divider or find_divider()
-        if divider is Divider.SKIPPER and not (self._shared.is_placed or self.next_epoch):
-            raise CheckpointError(SKIPPED)
-        worker = torch_worker()
-        name = self._shared.name(None if worker is None else worker.run)
-        position = self._shared.begin(worker=world.worker, iteration=name)
-        plan = self._plan(world, position, size)
-        if position.sample and not plan.num_steps:
-            # What was loaded was the end of an epoch.
-            position = self._shared.skip(worker=world.worker)
-            plan = self._plan(world, position, size)
-        share = self._share(plan, world, divider)
+        share, begun = self._epochs.begin(world, size, self._divider or find_divider())
         ahead = self.predownload
         if ahead is None:
             ahead = _AHEAD_BATCHES * size if self.batch_size else _AHEAD_SAMPLES
 
         def feed(skip: int) -> Feed:
+            then = partial(self._epochs.prepare, world, begun.epoch + 1, size)
             return Feed(
                 self._catalogue,
-                share.windows(partial(self._prepare, world, position, size), skip=skip),
+                share.windows(then, skip=skip),
                 ahead=ahead,
                 timeout=self._catalogue.timeout,
-                counters=self._shared.counters(world.worker),
+                counters=self._epochs.shared.counters(world.worker),
             )
 
-        return feed, {"epoch": position.epoch, "from_sample": position.sample, **share.place()}
-
-    def _share(self, plan: EpochPlan, world: World, divider: Divider | None) -> Share:
-        """Return what this process is to give: its rank's samples, or everybody's."""
-        ranks, together = range(plan.num_ranks), 1
-        if divider is None or not divider.divides:
-            rank = world.replicated(self.replication).rank
-            ranks = range(rank, rank + 1)
-        elif divider is Divider.SAMPLES:
-            together = len(ranks)  # a global batch, of which each process keeps its part
-        return Share(plan, ranks, world.worker, world.workers_per_rank, together)
-
-    def _prepare(self, world: World, position: Position, batch_size: int) -> None:
-        """Make the next epoch's order in the background, once per node and if that takes long."""
-        if world.worker or world.rank_of_node or not self._arrays.shares:
-            return
-        later = replace(position, epoch=position.epoch + 1, sample=0)
-        plan = self._plan(world, later, batch_size)
-        # Should it fail, it fails again, and is raised, when that epoch begins.
-        threading.Thread(target=plan.prepare, name="streaming-next-epoch", daemon=True).start()
-
-    def _plan(self, world: World, position: Position, batch_size: int) -> EpochPlan:
-        shape = world.replicated(self.replication)
-        return EpochPlan(
-            [table.samples for table in self._catalogue.tables],
-            self._weights,
-            replace(
-                self._order,
-                batch_size=batch_size,
-                shuffle_seed=_or(position.seed, self._order.shuffle_seed),
-                num_canonical_nodes=_or(position.canonical_nodes, self._order.num_canonical_nodes),
-            ),
-            num_nodes=shape.num_nodes,
-            ranks_per_node=shape.ranks_per_node,
-            workers_per_rank=shape.workers_per_rank,
-            epoch=position.epoch,
-            position=position.sample,
-            initial_nodes=position.initial_nodes,
-            arrays=self._arrays,
-        )
+        return feed, {"epoch": begun.epoch, "from_sample": begun.sample, **share.place()}
 
     # --- any sample -------------------------------------------------------------------------------
 
@@ -362,7 +311,11 @@ class StreamingDataset(Surface):
         return sample
 
     def take(
-        self, ids: Any, *, batch_format: BatchFormat = "numpy", ragged: RaggedForm = "list"
+        self,
+        ids: Any,  # noqa: ANN401 - arrays and lists
+        *,
+        batch_format: BatchFormat = "numpy",
+        ragged: RaggedForm = "list",
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
@@ -386,20 +339,7 @@ class StreamingDataset(Surface):
             from_beginning: Whether they are counted from the beginning of the epoch, rather than
                 from where it was resumed.
         """
-        position = self._shared.current or self._shared.start
-        offset = position.sample if num_samples is None or not from_beginning else 0
-        shape = self.world.replicated(self.replication)
-        return make_state(
-            Position(
-                epoch=position.epoch,
-                sample=offset + (num_samples or 0),
-                canonical_nodes=position.canonical_nodes
-                or self._order.canonical_nodes(shape.num_nodes),
-                seed=_or(position.seed, self._order.shuffle_seed),
-                initial_nodes=position.initial_nodes or shape.num_nodes,
-            ),
-            self._facts(),
-        )
+        return self._epochs.state(self.world, num_samples, from_beginning=from_beginning)
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
         """Let the next iteration go on where `obj`, a checkpoint of this data, was taken.
@@ -410,40 +350,13 @@ class StreamingDataset(Surface):
         Raises:
             CheckpointError: It belongs to other data or settings; says what differs.
         """
-        position = parse_state(obj, self._facts())
-        most = 2 * (self.epoch_size + self.world.num_ranks)
-        if position.sample > most:
-            msg = (
-                f"the checkpoint was taken after {position.sample} samples of an epoch that has "
-                f"{self.epoch_size} here; it belongs to more data, or to other weights"
-            )
-            raise CheckpointError(msg)
-        self._shared.set(position)
-
-    def _facts(self) -> dict[str, Any]:
-        """Return what the order depends on beyond what a checkpoint restores."""
-        order = self._order
-        return {
-            "data": self._catalogue.fingerprint(),
-            "samples_per_stream": self._weights.choose.tolist(),
-            "shuffle": order.shuffle,
-            "shuffle_algo": order.shuffle_algo if order.shuffle else None,
-            "shuffle_block_size": order.shuffle_block_size if order.shuffle else None,
-            "sampling_method": order.sampling_method,
-            "sampling_granularity": order.sampling_granularity,
-            "partition_algo": order.partition_algo,
-            "batching_method": order.batching_method,
-        }
+        self._epochs.load(self.world, obj)
 
     # --- counters ---------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, int]:
-        """Return what all workers of this rank have counted so far: samples, bytes, waits, …"""
-        return self._shared.totals()
-
-
-def _or(found: int | None, default: Any) -> Any:  # noqa: ANN401 - keeps the default's type
-    return default if found is None else found
+        """Return what all workers of this rank have counted so far: samples, bytes, waits."""
+        return self._epochs.shared.totals()
 
 
 def _samples(feed: Feed) -> Generator[dict[str, Any]]:

@@ -1,0 +1,159 @@
+"""Where a data set stands in its epochs: beginning them, planning them, checkpoints."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from streaming_core._world import World, torch_worker
+from streaming_core.errors import CheckpointError
+from streaming_reader._divider import SKIPPED, Divider
+from streaming_reader._order import EpochPlan, OrderConfig, Weights
+from streaming_reader._share import Share
+from streaming_reader._shared import Position, SharedBlock
+from streaming_reader._state import make_state, parse_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming_reader._catalogue import Catalogue
+    from streaming_reader._setup import OrderArrays
+
+__all__ = ["Epochs"]
+
+
+@dataclass(slots=True)
+class Epochs:
+    """The epochs of one data set object and its copies in worker processes."""
+
+    catalogue: Catalogue
+    weights: Weights
+    """How much of each stream an epoch has."""
+    order: OrderConfig
+    """The settings of a run that begins here; a checkpoint may bring others."""
+    arrays: OrderArrays
+    replication: int | None
+    """How many consecutive ranks are given the same samples; None means one."""
+    shared: SharedBlock = field(default_factory=SharedBlock)
+
+    def length(self, world: World, divider: Divider | None) -> int:
+        """Return the samples of an epoch for this rank, or for all if another divides them."""
+        if divider is not None and divider.divides:
+            return self.weights.epoch_size
+        return -(-self.weights.epoch_size // world.replicated(self.replication).num_ranks)
+
+    def begin(
+        self, world: World, batch_size: int, divider: Divider | None
+    ) -> tuple[Share, Position]:
+        """Begin the next epoch, at once; return this process's share of it and where it begins.
+
+        Raises:
+            CheckpointError: Batches of an epoch that nobody has named are to be skipped.
+        """
+        shared = self.shared
+        if divider is Divider.SKIPPER and not (shared.is_placed or shared.next_epoch):
+            raise CheckpointError(SKIPPED)
+        worker = torch_worker()
+        name = shared.name(None if worker is None else worker.run)
+        position = shared.begin(worker=world.worker, iteration=name)
+        plan = self.plan(world, position, batch_size)
+        if position.sample and not plan.num_steps:
+            # What was loaded was the end of an epoch.
+            position = shared.skip(worker=world.worker)
+            plan = self.plan(world, position, batch_size)
+        return self._share(plan, world, divider), position
+
+    def _share(self, plan: EpochPlan, world: World, divider: Divider | None) -> Share:
+        """Return what this process is to give: its rank's samples, or everybody's."""
+        ranks, together = range(plan.num_ranks), 1
+        if divider is None or not divider.divides:
+            rank = world.replicated(self.replication).rank
+            ranks = range(rank, rank + 1)
+        elif divider is Divider.SAMPLES:
+            together = len(ranks)  # a global batch, of which each process keeps its part
+        return Share(plan, ranks, world.worker, world.workers_per_rank, together)
+
+    def prepare(self, world: World, epoch: int, batch_size: int) -> None:
+        """Make an epoch's order in the background, once per node and if that takes long."""
+        if world.worker or world.rank_of_node or not self.arrays.shares:
+            return
+        plan = self.plan(world, self.shared.at(epoch), batch_size)
+        # Should it fail, it fails again, and is raised, when that epoch begins.
+        threading.Thread(target=plan.prepare, name="streaming-next-epoch", daemon=True).start()
+
+    def plan(self, world: World, position: Position, batch_size: int) -> EpochPlan:
+        """Return the plan of what is left of an epoch."""
+        shape = world.replicated(self.replication)
+        return EpochPlan(
+            [table.samples for table in self.catalogue.tables],
+            self.weights,
+            replace(
+                self.order,
+                batch_size=batch_size,
+                shuffle_seed=_or(position.seed, self.order.shuffle_seed),
+                num_canonical_nodes=_or(position.canonical_nodes, self.order.num_canonical_nodes),
+            ),
+            num_nodes=shape.num_nodes,
+            ranks_per_node=shape.ranks_per_node,
+            workers_per_rank=shape.workers_per_rank,
+            epoch=position.epoch,
+            position=position.sample,
+            initial_nodes=position.initial_nodes,
+            arrays=self.arrays,
+        )
+
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def state(
+        self, world: World, num_samples: int | None, *, from_beginning: bool
+    ) -> dict[str, Any]:
+        """Return the checkpoint of the epoch that was begun last, or of where the next begins."""
+        position = self.shared.current or self.shared.start
+        offset = position.sample if num_samples is None or not from_beginning else 0
+        nodes = world.replicated(self.replication).num_nodes
+        return make_state(
+            Position(
+                epoch=position.epoch,
+                sample=offset + (num_samples or 0),
+                canonical_nodes=position.canonical_nodes or self.order.canonical_nodes(nodes),
+                seed=_or(position.seed, self.order.shuffle_seed),
+                initial_nodes=position.initial_nodes or nodes,
+            ),
+            self._facts(),
+        )
+
+    def load(self, world: World, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where `state` was taken.
+
+        Raises:
+            CheckpointError: It belongs to other data or settings; says what differs.
+        """
+        position = parse_state(state, self._facts())
+        size = self.weights.epoch_size
+        if position.sample > 2 * (size + world.num_ranks):  # ranks may get some samples twice
+            msg = (
+                f"the checkpoint was taken after {position.sample} samples of an epoch that has "
+                f"{size} here; it belongs to more data, or to other weights"
+            )
+            raise CheckpointError(msg)
+        self.shared.set(position)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what the order depends on beyond what a checkpoint restores."""
+        order = self.order
+        return {
+            "data": self.catalogue.fingerprint(),
+            "samples_per_stream": self.weights.choose.tolist(),
+            "shuffle": order.shuffle,
+            "shuffle_algo": order.shuffle_algo if order.shuffle else None,
+            "shuffle_block_size": order.shuffle_block_size if order.shuffle else None,
+            "sampling_method": order.sampling_method,
+            "sampling_granularity": order.sampling_granularity,
+            "partition_algo": order.partition_algo,
+            "batching_method": order.batching_method,
+        }
+
+
+def _or(found: int | None, default: int | None) -> int:
+    return cast("int", default if found is None else found)
