@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xxhash
 
-from streaming_reader._cache import Counts
+from streaming_reader._cache import Counts, touch_pages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +119,10 @@ class Catalogue:
             return self.caches[0].open(shard, timeout=self.timeout)
         cache, number = self.place(shard)
         return cache.open(number, timeout=self.timeout)
+
+    def warm(self, shard: Shard) -> None:
+        """Get the pages of an open shard mapped, of which many are going to be used."""
+        touch_pages(shard.data)
 
     def counts(self) -> Counts:
         """Return what this process has done to all caches so far."""

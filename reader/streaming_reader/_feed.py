@@ -28,7 +28,7 @@ __all__ = ["Feed", "decode", "decode_rows"]
 _T = TypeVar("_T")
 
 _WINDOW_BYTES: Final = 8 << 20
-_MOST_WINDOW: Final = 8192
+_MOST_WINDOW: Final = 1 << 14
 _AT: Final = {name: at for at, name in enumerate(COUNTERS)}
 
 
@@ -102,12 +102,13 @@ class Feed:
         self._coming: deque[NDArray[np.int64]] = deque()
         self._pulled = 0
         self._known = source.counts()
+        mean = max(1.0, source.mean_sample_bytes)
+        self._window = max(1, min(_MOST_WINDOW, int(_WINDOW_BYTES / mean)))
+        """How many samples are decoded at a time."""
 
     def samples(self) -> Iterator[dict[str, Any]]:
         """Yield sample after sample."""
-        mean = max(1.0, self._source.mean_sample_bytes)
-        window = max(1, min(_MOST_WINDOW, int(_WINDOW_BYTES / mean)))
-        size = min(window, 64)  # the first sample should not wait for thousands
+        size = min(self._window, 64)  # the first sample should not wait for thousands
         while True:
             ids = self._take(size)
             if not len(ids):
@@ -116,19 +117,38 @@ class Feed:
                 count = self._arrived(ids)
                 yield from self._rows(ids[:count])
                 ids = ids[count:]
-            size = min(window, size * 4)
+            size = min(self._window, size * 4)
 
     def batches(self, size: int, *, drop_last: bool = False) -> Iterator[Columns]:
-        """Yield batches of `size` samples, the last of which may be smaller."""
+        """Yield batches of `size` samples, the last of which may be smaller.
+
+        Small ones are decoded several at a time, and are then parts of the same memory.
+        """
+        most, together = max(1, self._window // size), 1
         while True:
-            ids = self._take(size)
-            if not len(ids) or (drop_last and len(ids) < size):
+            ids = self._take(together * size)
+            while len(ids):
+                count = self._arrived(ids) if together > 1 else len(ids)
+                # Whole batches only, at least one, whether its shards are here or not.
+                count = len(ids) if count == len(ids) else max(size, count // size * size)
+                if drop_last and count < size:
+                    return
+                yield from self._batches(ids[:count], size, drop_last=drop_last)
+                ids = ids[count:]
+            if not self._coming and not self._pull(1):
                 return
-            columns = self._timed(decode, ids, copy=True)
-            self._count("bytes_used", columns.nbytes)
-            self._count("samples", len(ids))
+            together = min(most, 2 * together)
+
+    def _batches(self, ids: NDArray[np.int64], size: int, *, drop_last: bool) -> Iterator[Columns]:
+        columns = self._timed(decode, ids, copy=True)
+        self._count("bytes_used", columns.nbytes)
+        for start in range(0, len(ids), size):
+            batch = columns if len(ids) <= size else columns.slice(start, start + size)
+            if drop_last and len(batch) < size:
+                return
+            self._count("samples", len(batch))
             self._count("batches", 1)
-            yield columns
+            yield batch
 
     def _rows(self, ids: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         self._count("samples", len(ids))
@@ -162,17 +182,19 @@ class Feed:
         self._pulled -= sum(map(len, taken))
         return taken[0] if len(taken) == 1 else np.concatenate([np.zeros(0, np.int64), *taken])
 
-    def _pull(self, wanted: int) -> None:
+    def _pull(self, wanted: int) -> bool:
+        """Know at least `wanted` ids to come; tell whether there are any."""
         while self._pulled < wanted:
             began = time.perf_counter_ns()
             window = next(self._windows, None)
             self._count("wait_order_ns", time.perf_counter_ns() - began)
             if window is None:
-                return
+                break
             self._coming.append(window)
             self._pulled += len(window)
             shards, _ = self._source.locate(window)
             self._fetcher.want(first_uses(shards).tolist())
+        return self._pulled > 0
 
     def _arrived(self, ids: NDArray[np.int64]) -> int:
         """Return how many of `ids` can be had without waiting, at least one."""

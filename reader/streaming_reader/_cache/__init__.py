@@ -6,7 +6,16 @@ from streaming_reader._cache._arrays import SharedArrays
 from streaming_reader._cache._cache import ShardCache
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
+from streaming_reader._cache._mapped import touch_pages
 from streaming_reader._cache._places import CONTROL
 from streaming_reader._cache._settings import CacheSettings
 
-__all__ = ["CONTROL", "CacheGroup", "CacheSettings", "Counts", "ShardCache", "SharedArrays"]
+__all__ = [
+    "CONTROL",
+    "CacheGroup",
+    "CacheSettings",
+    "Counts",
+    "ShardCache",
+    "SharedArrays",
+    "touch_pages",
+]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["ShardCache"]
 
 _log = logging.getLogger("streaming_core.reader")
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LEDGER_SECONDS: Final = 30.0
 _ROLES: Final = ("raw", "raw_meta")
 
@@ -149,7 +151,14 @@ class ShardCache:
             return found
         deadline = self._deadline(timeout)
         info = self._shelf.table.shard(shard)
-        found = self._open_mapped(info, self._views(info, deadline), deadline)
+        try:
+            found = self._open_mapped(info, self._views(info, deadline), deadline)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTORS:
+                raise
+            # Each mapping may cost a descriptor; others of this process have taken theirs.
+            opened.clear()
+            found = self._open_mapped(info, self._views(info, deadline), deadline)
         self._filler.counts.shards_opened += 1
         now = {shard: time.time_ns(), **opened.put(shard, found)}
         if self._remote is not None:

@@ -64,6 +64,11 @@ class Opened:
         with self._guard:
             self._uses.pop(number, None)
 
+    def clear(self) -> None:
+        """Forget all shards."""
+        with self._guard:
+            self._uses.clear()
+
     def uses(self) -> dict[int, int]:
         """Return when each shard was last asked for, in nanoseconds of `time.time`."""
         with self._guard:

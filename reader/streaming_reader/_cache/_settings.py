@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 
 from streaming_core._codec import hash_names
 from streaming_core.errors import SchemaError
 
+if sys.platform != "win32":
+    import resource
+
 __all__ = ["CacheSettings"]
+
+_FEW, _MANY = 64, 1024
+
+
+def _quarter_of_descriptors() -> int:
+    if sys.platform == "win32":
+        return _FEW
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MANY if allowed < 0 else max(_FEW, min(_MANY, allowed // 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +44,9 @@ class CacheSettings:
     """Seconds that one request for a file may take."""
     allow_unsafe: bool = False
     """Whether columns whose decoding can run code (`pkl`) are admitted."""
-    max_open: int = 64
-    """How many shards the cache itself keeps mapped; those in use elsewhere stay mapped as well."""
+    max_open: int = field(default_factory=_quarter_of_descriptors)
+    """How many shards the cache itself keeps mapped; those in use elsewhere stay mapped as well.
+    By default a quarter of the files that the process may have open, within bounds."""
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""

@@ -31,6 +31,10 @@ class Shards(Protocol):
         """Return it, downloaded first if it must be."""
         ...
 
+    def warm(self, shard: Shard) -> None:
+        """Get ready for many uses of an open shard; may take a while."""
+        ...
+
     def weight(self, shard: int) -> int:
         """Return its bytes."""
         ...
@@ -52,25 +56,17 @@ class _Job:
 
 
 class Fetcher:
-    """Fetches what is wanted, in that order, a few shards at a time.
+    """Fetches what is wanted, in that order, a few shards at a time, and warms what it has.
 
-    Threads start with the first shard that is not local, are daemons, and end with `close`. What is
+    Threads start with the first shard that is wanted, are daemons, and end with `close`. What is
     fetched and not yet taken stays within a budget of bytes, or is one shard. One thread calls
     `want`, `get` and `close`.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        *,
-        timeout: float,
-        threads: int = _THREADS,
-        budget: int = _BUDGET_BYTES,
-    ) -> None:
+    def __init__(self, shards: Shards, *, timeout: float, budget: int = _BUDGET_BYTES) -> None:
         """Fetch from `shards`, waiting at most `timeout` seconds for each."""
         self._shards = shards
         self._timeout = timeout
-        self._most_threads = threads
         self._budget = budget
         self._changed = threading.Condition()
         self._queue: deque[int] = deque()
@@ -80,18 +76,24 @@ class Fetcher:
         """Bytes of what was begun and not yet taken."""
         self._urgent: int | None = None
         """What the consumer waits for; it need not fit the budget."""
+        self._warmed: set[int] = set()
+        """What was wanted so far."""
         self._closed = False
 
     def want(self, shards: Iterable[int]) -> None:
-        """Fetch these after what was wanted before; those that are local cost nothing."""
-        missing = [s for s in shards if s not in self._jobs and not self._shards.is_local(s)]
-        if not missing:
+        """Fetch these after what was wanted before; those that are local are there already."""
+        fresh = [shard for shard in shards if shard not in self._jobs]
+        missing = [shard for shard in fresh if not self._shards.is_local(shard)]
+        cold = [shard for shard in fresh if shard not in self._warmed]
+        self._warmed.update(fresh)
+        if not missing and not cold:
             return
         with self._changed:
             for shard in missing:
                 self._jobs[shard] = _Job(self._shards.weight(shard))
-                self._queue.append(shard)
-            while len(self._threads) < min(self._most_threads, len(self._queue)):
+            self._queue.extend(missing)
+            self._queue.extend(shard for shard in cold if shard not in self._jobs)
+            while len(self._threads) < min(_THREADS, len(self._queue)):
                 thread = threading.Thread(target=self._run, name="streaming-fetch", daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -146,22 +148,24 @@ class Fetcher:
             self._jobs.clear()
             self._changed.notify_all()
 
-    def _next(self) -> tuple[int, _Job] | None:
-        """Return what to fetch next, waiting for work and for room; None at the end."""
+    def _next(self) -> tuple[int, _Job | None] | None:
+        """Return what to fetch or to warm next, waiting for work and for room; None at the end."""
         with self._changed:
             while not self._closed:
                 if self._queue and self._has_room(self._queue[0]):
                     shard = self._queue.popleft()
-                    job = self._jobs[shard]
-                    self._held += job.weight
+                    job = self._jobs.get(shard)
+                    self._held += job.weight if job else 0
                     return shard, job
                 # Whoever changes anything notifies, so this wait needs no end of its own.
                 self._changed.wait()
             return None
 
     def _has_room(self, shard: int) -> bool:
-        weight = self._jobs[shard].weight
-        return not self._held or shard == self._urgent or self._held + weight <= self._budget
+        job = self._jobs.get(shard)
+        if job is None or not self._held or shard == self._urgent:
+            return True
+        return self._held + job.weight <= self._budget
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -172,7 +176,10 @@ class Fetcher:
                 found = self._shards.open(number)
             except BaseException as caught:  # noqa: BLE001 - whoever waits for it raises it
                 error = caught
-            with self._changed:
-                job.shard, job.error = found, error
-                self._changed.notify_all()
+            if job is not None:
+                with self._changed:
+                    job.shard, job.error = found, error
+                    self._changed.notify_all()
+            if found is not None:
+                self._shards.warm(found)
             del work, job, found, error  # an idle thread must keep no mapping alive

@@ -45,6 +45,11 @@ class Shard(Sequence[dict[str, Any]]):
     def _decode(self, row: int) -> dict[str, Any]:
         """Return sample `row`, which there is; `ValueError` where its record is none."""
 
+    @property
+    def data(self) -> memoryview:
+        """The bytes of the data file."""
+        return self._data
+
     def __len__(self) -> int:
         """Return the number of samples."""
         return self._count

@@ -1,0 +1,150 @@
+"""Fetching ahead: in order of first use, within a budget, with a deadline, one error at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core.errors import StoreError, WaitTimeoutError
+from streaming_reader._fetch import Fetcher, first_uses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming_core._format import Shard
+
+_SOON = 30.0
+
+
+class _Shards:
+    """Shards of ten bytes each, which come when they are let through."""
+
+    def __init__(self, *, local: tuple[int, ...] = (), held: tuple[int, ...] = ()) -> None:
+        self.local = set(local)
+        self.gates = {shard: threading.Event() for shard in held}
+        self.broken: dict[int, Exception] = {}
+        self.began: list[int] = []
+        self.warmed: list[int] = []
+        self.changed = threading.Condition()
+
+    def is_local(self, shard: int) -> bool:
+        return shard in self.local
+
+    def open(self, shard: int) -> Shard:
+        with self.changed:
+            self.began.append(shard)
+            self.changed.notify_all()
+        if shard in self.gates:
+            assert self.gates[shard].wait(_SOON)
+        if shard in self.broken:
+            raise self.broken[shard]
+        self.local.add(shard)
+        return cast("Shard", f"shard {shard}")
+
+    def warm(self, shard: Any) -> None:
+        with self.changed:
+            self.warmed.append(int(str(shard).removeprefix("shard ")))
+            self.changed.notify_all()
+
+    def weight(self, shard: int) -> int:  # noqa: ARG002 - all weigh the same
+        return 10
+
+    def describe(self, shard: int) -> str:
+        return f"shard {shard} from nowhere"
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(holds, _SOON)
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_first_uses_are_each_shard_once_in_order(shards: list[int]) -> None:
+    """As a dict keeps them."""
+    assert first_uses(np.array(shards, np.int64)).tolist() == list(dict.fromkeys(shards))
+
+
+def test_what_is_wanted_comes_and_what_is_local_is_warmed() -> None:
+    """Each is opened for its consumer; nothing is fetched twice however often it is wanted."""
+    shards = _Shards(local=(1,))
+    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher.want([0, 1, 2])
+    fetcher.want([2, 1, 0])
+    assert [str(fetcher.get(shard)) for shard in (0, 1, 2)] == ["shard 0", "shard 1", "shard 2"]
+    shards.until(lambda: sorted(shards.warmed) == [0, 1, 2])
+    assert shards.began.count(0) == shards.began.count(2) == 1
+    fetcher.close()
+
+
+def test_no_more_is_held_than_the_budget_allows() -> None:
+    """Except one shard, and one that is waited for."""
+    shards = _Shards()
+    fetcher = Fetcher(shards, timeout=_SOON, budget=25)
+    fetcher.want(range(5))
+    shards.until(lambda: len(shards.warmed) == 2)
+    time.sleep(0.05)  # it would have begun others by now
+    assert sorted(shards.began) == [0, 1]
+    assert str(fetcher.get(4)) == "shard 4"  # not the next in order
+    for shard in (0, 1, 2, 3):
+        assert str(fetcher.get(shard)) == f"shard {shard}"
+    fetcher.close()
+
+
+def test_ready_tells_whether_get_would_wait() -> None:
+    """A shard that is being fetched is not; a failed one is, for it raises at once."""
+    shards = _Shards(held=(0, 1))
+    shards.broken[1] = StoreError("gone")
+    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher.want([0, 1])
+    assert not fetcher.ready(0)
+    assert fetcher.ready(7)
+    for gate in shards.gates.values():
+        gate.set()
+    with pytest.raises(StoreError, match="gone"):
+        fetcher.get(1)
+    assert str(fetcher.get(0)) == "shard 0"
+    fetcher.close()
+
+
+def test_a_shard_that_failed_may_be_wanted_again() -> None:
+    """The error belongs to one attempt."""
+    shards = _Shards()
+    shards.broken[3] = StoreError("gone")
+    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher.want([3])
+    with pytest.raises(StoreError):
+        fetcher.get(3)
+    del shards.broken[3]
+    fetcher.want([3])
+    assert str(fetcher.get(3)) == "shard 3"
+    fetcher.close()
+
+
+def test_waiting_ends_with_a_deadline_that_says_for_what() -> None:
+    """A shard that does not come is an error with its name."""
+    shards = _Shards(held=(0,))
+    fetcher = Fetcher(shards, timeout=0.1)
+    fetcher.want([0])
+    with pytest.raises(WaitTimeoutError, match="shard 0 from nowhere"):
+        fetcher.get(0)
+    shards.gates[0].set()
+    fetcher.close()
+
+
+def test_closing_ends_the_threads() -> None:
+    """Those that wait at once, one that fetches when it is done."""
+    before = set(threading.enumerate())
+    shards = _Shards(held=(0,))
+    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher.want(range(8))
+    shards.until(lambda: len(shards.warmed) == 7)
+    fetcher.close()
+    shards.gates[0].set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(_SOON)
+        assert not thread.is_alive()
