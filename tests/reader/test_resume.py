@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import multiprocessing
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,3 +184,27 @@ def test_loading_counts_whenever_it_is_done(ids_folder: Path) -> None:
     assert [[int(n) for n in batch["id"]] for batch in loader] == whole[2:]
     loader.load_state_dict(late)
     assert [[int(n) for n in batch["id"]] for batch in loader] == whole[5:]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("after", [1, 3, 9])
+def test_a_killed_worker_costs_no_sample(ids_folder: Path, after: int) -> None:
+    """The trainer is told at once, and goes on from what it has got with other workers."""
+    job = _Job([{"local": ids_folder}])
+    whole, _ = job.steps(1, 1, 0)
+    loader = job.loader(0, 1, 1, 2)
+    seen: list[list[int]] = []
+
+    def train() -> None:
+        for number, batch in enumerate(loader, start=1):
+            seen.append([int(n) for n in batch["id"]])
+            if number == after:
+                for child in multiprocessing.active_children():
+                    os.kill(child.pid or 0, signal.SIGKILL)
+
+    with pytest.raises(RuntimeError, match="worker"):
+        train()
+    state = loader.state_dict()
+    rest, _ = job.steps(1, 1, 3, state)
+    # Workers may have sent the last batch before they died: then the rest is the next epoch.
+    assert (seen + rest)[: len(whole)] == whole
