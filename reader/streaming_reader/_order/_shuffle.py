@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -173,9 +174,15 @@ def _py1e(
         places[start : start + size] += uniform(least, most, size)
         start += size
     if narrow:
-        msg = "py1e: %d of %d spans are longer than their shuffle block (shuffle_block_size=%d) and"
-        _log.warning(msg + " are shuffled within themselves only", narrow, len(sizes), block)
+        _say_narrow(block)
     view[:] = view[_order_of(places)]
+
+
+@cache
+def _say_narrow(block: int) -> None:
+    """Tell the user, but not once more for every node and epoch."""
+    msg = "py1e: shards longer than their shuffle block (shuffle_block_size=%d) are shuffled within"
+    _log.warning(msg + " themselves only; a larger block mixes them with others", block)
 
 
 def _order_of(places: NDArray[np.float64]) -> NDArray[np.int64]:

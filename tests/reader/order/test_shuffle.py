@@ -101,8 +101,9 @@ def test_a_block_that_is_too_small_is_refused(algo: str, block: int) -> None:
 
 
 def test_shards_longer_than_the_block_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Py1e says once per canonical node that they are shuffled within themselves only."""
+    """Py1e says once, not for every node and epoch, that they are shuffled within themselves."""
     with caplog.at_level(logging.WARNING, "streaming_core.reader"):
-        shuffled("py1e", np.array([50, 50]), groups=1, seed=0, epoch=0, block=8)
-    assert "2 of 2 spans" in caplog.text
+        for epoch in range(3):
+            shuffled("py1e", np.array([50, 50]), groups=2, seed=0, epoch=epoch, block=9)
+    assert "shuffle_block_size=9" in caplog.text
     assert len(caplog.records) == 1
