@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from streaming_reader._catalogue import Catalogue
     from streaming_reader._setup import OrderArrays
 
-__all__ = ["Epochs"]
+__all__ = ["ITERATION", "Epochs"]
+
+ITERATION: ContextVar[str | None] = ContextVar("iteration", default=None)
+"""The name of the iteration that is being begun, where a loader has announced it."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,8 @@ class Epochs:
     arrays: OrderArrays
     replication: int | None
     """How many consecutive ranks are given the same samples; None means one."""
+    batch_size: int | None
+    """Samples of a batch of one rank, or None if that is left to the loader."""
     shared: SharedBlock = field(default_factory=SharedBlock)
 
     def length(self, world: World, divider: Divider | None) -> int:
@@ -52,15 +58,18 @@ class Epochs:
             CheckpointError: Batches of an epoch that nobody has named are to be skipped.
         """
         shared = self.shared
-        if divider is Divider.SKIPPER and not (shared.is_placed or shared.next_epoch):
-            raise CheckpointError(SKIPPED)
-        worker = torch_worker()
-        name = shared.name(None if worker is None else worker.run)
+        name = ITERATION.get()
+        if name is None:
+            worker = torch_worker()
+            name = shared.name(None if worker is None else worker.run)
+            name = f"{name}:{world.workers_per_rank}"
         position = shared.begin(worker=world.worker, iteration=name)
+        if divider is Divider.SKIPPER and not (shared.is_placed or position.epoch):
+            raise CheckpointError(SKIPPED)
         plan = self.plan(world, position, batch_size)
         if position.sample and not plan.num_steps:
             # What was loaded was the end of an epoch.
-            position = shared.skip(worker=world.worker)
+            position = shared.skip(worker=world.worker, iteration=name)
             plan = self.plan(world, position, batch_size)
         return self._share(plan, world, divider), position
 
@@ -106,11 +115,16 @@ class Epochs:
     # --- checkpoints ------------------------------------------------------------------------------
 
     def state(
-        self, world: World, num_samples: int | None, *, from_beginning: bool
+        self, world: World, num_samples: int | None, *, from_beginning: bool, finished: bool
     ) -> dict[str, Any]:
-        """Return the checkpoint of the epoch that was begun last, or of where the next begins."""
+        """Return the checkpoint of the epoch that was begun last, or of where the next begins.
+
+        With `finished`, nothing of that epoch is left, however many samples were counted.
+        """
         position = self.shared.current or self.shared.start
         offset = position.sample if num_samples is None or not from_beginning else 0
+        if finished:
+            num_samples = max(num_samples or 0, self._all_samples(world, position) - offset)
         nodes = world.replicated(self.replication).num_nodes
         return make_state(
             Position(
@@ -120,8 +134,16 @@ class Epochs:
                 seed=_or(position.seed, self.order.shuffle_seed),
                 initial_nodes=position.initial_nodes or nodes,
             ),
-            self._facts(),
+            self._facts(world),
         )
+
+    def _all_samples(self, world: World, position: Position) -> int:
+        """Return after how many samples nothing is left; ranks may be given some twice."""
+        if self.order.batching_method != "random":
+            return self.weights.epoch_size
+        alone = world.for_worker(0, 1)
+        plan = self.plan(alone, replace(position, sample=0), batch_size=1)
+        return plan.num_steps * plan.num_ranks
 
     def load(self, world: World, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on where `state` was taken.
@@ -129,7 +151,7 @@ class Epochs:
         Raises:
             CheckpointError: It belongs to other data or settings; says what differs.
         """
-        position = parse_state(state, self._facts())
+        position = parse_state(state, self._facts(world))
         size = self.weights.epoch_size
         if position.sample > 2 * (size + world.num_ranks):  # ranks may get some samples twice
             msg = (
@@ -139,10 +161,11 @@ class Epochs:
             raise CheckpointError(msg)
         self.shared.set(position)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self, world: World) -> dict[str, Any]:
         """Return what the order depends on beyond what a checkpoint restores."""
         order = self.order
-        return {
+        shape = world.replicated(self.replication)
+        facts: dict[str, Any] = {
             "data": self.catalogue.fingerprint(),
             "samples_per_stream": self.weights.choose.tolist(),
             "shuffle": order.shuffle,
@@ -153,6 +176,12 @@ class Epochs:
             "partition_algo": order.partition_algo,
             "batching_method": order.batching_method,
         }
+        if order.batching_method != "random" and self.batch_size is not None:
+            # Streams are dealt out by whole global batches there.
+            facts["global_batch_size"] = shape.num_ranks * self.batch_size
+        if order.batching_method == "device_per_stream":
+            facts |= {"num_nodes": shape.num_nodes, "ranks_per_node": shape.ranks_per_node}
+        return facts
 
 
 def _or(found: int | None, default: int | None) -> int:

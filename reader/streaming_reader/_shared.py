@@ -38,7 +38,10 @@ COUNTERS: Final = (
 _WORKERS: Final = 1024
 """Rows for workers; one more than these shares the row of another and only its counts suffer."""
 _HEAD: Final = 8
-_KEY_BITS: Final = 40
+_RECORDS: Final = 256
+"""How many iterations are remembered, for workers that begin late."""
+_SETS: Final = 5
+_KEY: Final = 7
 _WORD: Final = 8
 
 
@@ -75,8 +78,7 @@ class SharedBlock:
         self._iterations = 0
         self._handle: int | None = None
         self._map(mmap.mmap(-1, _nbytes()))
-        self.set(Position(0))
-        self._words[5] = 0
+        self._words[:5] = _numbers(Position(0))
 
     def _map(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -85,10 +87,9 @@ class SharedBlock:
     # --- epochs -----------------------------------------------------------------------------------
 
     def set(self, position: Position) -> None:
-        """Let the next iteration begin at `position`, whatever was begun before."""
-        numbers = (position.canonical_nodes, position.seed, position.initial_nodes)
-        self._begun[:] = 0
-        self._words[:6] = [position.epoch, position.sample, *(_packed(n) for n in numbers), 1]
+        """Let the next iteration begin at `position`; those that were begun go on as they are."""
+        self._words[:6] = [*_numbers(position), 1]
+        self._words[6] += 1
 
     def jump(self, epoch: int) -> None:
         """Let the next iteration begin `epoch` from its start, with the order's settings kept."""
@@ -97,8 +98,7 @@ class SharedBlock:
     @property
     def start(self) -> Position:
         """The position last set."""
-        epoch, sample, *numbers = (int(word) for word in self._words[:5])
-        return Position(epoch, sample, *(None if n < 0 else n for n in numbers))
+        return _position(self._words[:5])
 
     @property
     def is_placed(self) -> bool:
@@ -106,26 +106,35 @@ class SharedBlock:
         return bool(self._words[5])
 
     @property
-    def _begun(self) -> NDArray[np.int64]:
-        """For each worker the epoch it began last, plus one, with a short hash of the iteration."""
-        return self._words[_HEAD : _HEAD + _WORKERS]
+    def _records(self) -> NDArray[np.int64]:
+        """The last iterations: number of `set`s before, epoch and so on, and the key, for each."""
+        first = _HEAD + _WORKERS
+        return self._words[first : first + _RECORDS * _HEAD].reshape(_RECORDS, _HEAD)
+
+    @property
+    def _epochs(self) -> NDArray[np.int64]:
+        """The epochs of the iterations begun since `set`."""
+        records = self._records
+        epochs: NDArray[np.int64] = records[
+            (records[:, _KEY] != 0) & (records[:, _SETS] == self._words[6]), 0
+        ]
+        return epochs
 
     @property
     def next_epoch(self) -> int:
         """The epoch that an iteration begun now would give."""
-        return max(int(self._words[0]), int((self._begun >> _KEY_BITS).max()))
+        return max(int(self._words[0]), int(self._epochs.max(initial=-1)) + 1)
 
     @property
     def current(self) -> Position | None:
         """Where the iteration that was begun last began, or None if none was since `set`."""
-        begun = int((self._begun >> _KEY_BITS).max())
-        return self.at(begun - 1) if begun else None
+        epochs = self._epochs
+        return self.at(int(epochs.max())) if len(epochs) else None
 
     def at(self, epoch: int) -> Position:
         """Return where `epoch` begins, which is within it only if it is the one that was set."""
         start = self.start
-        sample = start.sample if epoch == start.epoch else 0
-        return Position(epoch, sample, start.canonical_nodes, start.seed, start.initial_nodes)
+        return replace(start, epoch=epoch, sample=start.sample if epoch == start.epoch else 0)
 
     def name(self, run: int | None) -> str:
         """Return a name for the iteration that this process begins now.
@@ -136,34 +145,56 @@ class SharedBlock:
         self._iterations += 1
         return uuid.uuid4().hex if run is None else f"{run}:{self._iterations}"
 
+    def announce(self, iteration: str) -> Position:
+        """Settle now where an iteration begins whose workers may begin it later."""
+        return self._record(_key(iteration), self.at(self.next_epoch))
+
     def begin(self, *, worker: int, iteration: str) -> Position:
         """Return where an iteration begins: all workers that name the same one get the same.
 
-        A worker that has begun it already begins the next one of that name, as happens to all where
-        torch's seed, which names a run, is set anew before each epoch.
+        That was settled by `announce`, else by the first of them. A worker that has begun it
+        already begins the next one of that name, as happens to all where torch's seed, which names
+        a run, is set anew before each epoch.
         """
-        digest = hashlib.blake2b(iteration.encode(), digest_size=8).digest()
-        key = int.from_bytes(digest, "little") & ((1 << _KEY_BITS) - 1)
-        begun = self._begun.copy()  # each word is read whole, so it says both or nothing
-        same = begun[(begun & ((1 << _KEY_BITS) - 1) == key) & (begun >> _KEY_BITS > 0)]
-        if same.size:
-            last = int(same.max())
-            epoch = (last >> _KEY_BITS) - 1
-            epoch += int(begun[worker % _WORKERS]) == last
-        else:
-            epoch = max(int(self._words[0]), int((begun >> _KEY_BITS).max()))
-        return self.move(worker=worker, key=key, epoch=epoch)
+        key = _key(iteration)
+        found = self._found(key)
+        begun = self._begun[worker % _WORKERS]
+        if found is None or begun == _mark(key, found):
+            found = self._record(key, self.at(self.next_epoch))
+        self._begun[worker % _WORKERS] = _mark(key, found)
+        return found
 
-    def move(self, *, worker: int, key: int, epoch: int) -> Position:
-        """Note that `worker` gives `epoch` now, and return where that begins."""
-        self._begun[worker % _WORKERS] = (epoch + 1) << _KEY_BITS | key
-        return self.at(epoch)
-
-    def skip(self, *, worker: int) -> Position:
+    def skip(self, *, worker: int, iteration: str) -> Position:
         """Let `worker` go on to the next epoch, because the one it began has nothing left."""
-        word = int(self._begun[worker % _WORKERS])
-        key = word & ((1 << _KEY_BITS) - 1)
-        return self.move(worker=worker, key=key, epoch=word >> _KEY_BITS)
+        key = _key(iteration)
+        found = self._found(key)
+        if found is None or self._begun[worker % _WORKERS] == _mark(key, found):
+            epoch = self.start.epoch if found is None else found.epoch
+            found = self._record(key, self.at(epoch + 1))
+        self._begun[worker % _WORKERS] = _mark(key, found)
+        return found
+
+    @property
+    def _begun(self) -> NDArray[np.int64]:
+        """For each worker a mark of what it began last."""
+        return self._words[_HEAD : _HEAD + _WORKERS]
+
+    def _record(self, key: int, position: Position) -> Position:
+        record = self._records[key % _RECORDS]
+        # Whoever finds the key finds the rest: it is taken away first, and written last.
+        record[_KEY] = 0
+        record[:5] = _numbers(position)
+        record[_SETS] = self._words[6]
+        record[_KEY] = key
+        return position
+
+    def _found(self, key: int) -> Position | None:
+        record = self._records[key % _RECORDS]
+        while record[_KEY] == key:
+            copy = record.copy()
+            if copy[_KEY] == key == record[_KEY]:
+                return _position(copy[:5])
+        return None
 
     # --- counters ---------------------------------------------------------------------------------
 
@@ -179,7 +210,7 @@ class SharedBlock:
     @property
     def _counts(self) -> NDArray[np.int64]:
         """A row of counts for each worker."""
-        first = _HEAD + _WORKERS
+        first = _HEAD + _WORKERS + _RECORDS * _HEAD
         words = self._words[first : first + _WORKERS * len(COUNTERS)]
         return words.reshape(_WORKERS, len(COUNTERS))
 
@@ -223,12 +254,28 @@ class SharedBlock:
             os.close(handle)
 
 
-def _packed(number: int | None) -> int:
-    return -1 if number is None else number
+def _key(iteration: str) -> int:
+    digest = hashlib.blake2b(iteration.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1 | 1  # positive, and never 0
+
+
+def _mark(key: int, position: Position) -> int:
+    return (key + position.epoch) & ((1 << 63) - 1)
+
+
+def _numbers(position: Position) -> list[int]:
+    optional = (position.canonical_nodes, position.seed, position.initial_nodes)
+    numbers = [-1 if number is None else number for number in optional]
+    return [position.epoch, position.sample, *numbers]
+
+
+def _position(words: NDArray[np.int64]) -> Position:
+    epoch, sample, *numbers = (int(word) for word in words)
+    return Position(epoch, sample, *(None if number < 0 else number for number in numbers))
 
 
 def _nbytes() -> int:
-    words = _HEAD + _WORKERS * (1 + len(COUNTERS))
+    words = _HEAD + _WORKERS * (1 + len(COUNTERS)) + _RECORDS * _HEAD
     return -(-words * _WORD // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from streaming_core._units import parse_count
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import SchemaError
-from streaming_reader._access import checked_ids, select
-from streaming_reader._batch import as_format, check_format
+from streaming_reader._access import checked_ids, sample_at, select
+from streaming_reader._batch import as_format, batched_rows, check_format, rows_as_format
 from streaming_reader._divider import find_divider
 from streaming_reader._epochs import Epochs
-from streaming_reader._feed import Feed, decode, decode_rows
+from streaming_reader._feed import Feed, decode_as, decode_rows
 from streaming_reader._order import OrderConfig
 from streaming_reader._setup import open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from streaming_core._columns import Columns
-    from streaming_reader._batch import BatchFormat, RaggedForm
+    from streaming_reader._batch import Batch, BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
 
 __all__ = ["StreamingDataset"]
@@ -140,8 +139,6 @@ class StreamingDataset(Surface):
             partition_algo=partition_algo,
             batching_method=batching_method,
         )
-        self.batch_size = batch_size
-        """Samples of a batch of one rank, or None if that is left to the loader."""
         self.predownload = predownload
         """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
@@ -164,7 +161,7 @@ class StreamingDataset(Surface):
             seed=shuffle_seed,
         )
         arrays = order_arrays(self.streams)
-        self._epochs = Epochs(self._catalogue, weights, order, arrays, replication)
+        self._epochs = Epochs(self._catalogue, weights, order, arrays, replication, batch_size)
         self._divider: Divider | None = None
         """Who divides the samples, as a worker is told that cannot find out."""
 
@@ -195,6 +192,11 @@ class StreamingDataset(Surface):
         return self._epochs.length(self.world, self._divider or find_divider())
 
     @property
+    def batch_size(self) -> int | None:
+        """Samples of a batch of one rank, or None if that is left to the loader."""
+        return self._epochs.batch_size
+
+    @property
     def replication(self) -> int | None:
         """How many consecutive ranks are given the same samples; None means one."""
         return self._epochs.replication
@@ -213,9 +215,28 @@ class StreamingDataset(Surface):
             SchemaError: Nobody gave a batch size, which the order of samples depends on.
         """
         feed, place = self._begin(None)
+        own = self._own_items
         if is_asked_for():
-            return CountedSamples(lambda skip: _samples(feed(skip)), place)
-        return _samples(feed(0))
+            return CountedSamples(lambda skip: self._samples(feed(skip), own=own), place)
+        return self._samples(feed(0), own=own)
+
+    def _samples(self, feed: Feed, *, own: bool) -> Generator[dict[str, Any]]:
+        with feed:
+            yield from map(self.__getitem__, feed.ids()) if own else feed.samples()
+
+    @property
+    def _own_items(self) -> bool:
+        """Whether a subclass makes samples of its own, which iterating must give then."""
+        own = type(self)
+        return (
+            own.__getitem__ is not StreamingDataset.__getitem__
+            or own.get_item is not StreamingDataset.get_item
+        )
+
+    @property
+    def iterates_itself(self) -> bool:
+        """Whether a subclass has an `__iter__` of its own, which may begin late."""
+        return type(self).__iter__ is not StreamingDataset.__iter__
 
     def batches(
         self,
@@ -254,12 +275,22 @@ class StreamingDataset(Surface):
         """
         check_format(batch_format, ragged)
         size = batch_size or self.batch_size
+        if self._own_items or self.iterates_itself:
+            rows = batched_rows(iter(self), size or 1, drop_last=drop_last)
+            return ((rows_as_format(some, batch_format, ragged), len(some)) for some in rows)
         feed, _ = self._begin(size)
         batches = _batches(feed(0), size or 1, drop_last=drop_last)
         return (
             (as_format(columns.lend() if lent else columns, batch_format, ragged), len(columns))
             for columns in batches
         )
+
+    def announce(self, iteration: str) -> None:
+        """Settle now which epoch, from where on, the iteration of that name gives.
+
+        For loaders, whose workers begin it later.
+        """
+        self._epochs.shared.announce(iteration)
 
     def _begin(self, batch_size: int | None) -> tuple[Callable[[int], Feed], dict[str, Any]]:
         """Begin an epoch at once, so that it counts even if nobody takes its first sample.
@@ -300,15 +331,15 @@ class StreamingDataset(Surface):
         count from the end.
         """
         if type(at) is int and 0 <= at < self._catalogue.num_samples:
-            shard, row = self._catalogue.find(at)
-            return self._catalogue.open(shard).row(row)
+            return self.get_item(at)
         return select(at, self._catalogue.num_samples, self.__getitem__, self._rows)
 
     def get_item(self, sample_id: int, retry: int = 7) -> dict[str, Any]:
         """Return a sample; `retry` is taken for compatibility, downloads are retried anyway."""
         del retry
-        sample: dict[str, Any] = self[sample_id]
-        return sample
+        catalogue = self._catalogue
+        shard, row = catalogue.find(sample_at(sample_id, catalogue.num_samples))
+        return catalogue.open(shard).row(row)
 
     def take(
         self,
@@ -319,9 +350,11 @@ class StreamingDataset(Surface):
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
-        return as_format(decode(self._catalogue, self._catalogue.open, flat), batch_format, ragged)
+        return decode_as(self._catalogue, self._catalogue.open, flat, batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        if self._own_items:
+            return [self[number] for number in ids.tolist()]
         return list(decode_rows(self._catalogue, self._catalogue.open, ids)) if len(ids) else []
 
     # --- state ------------------------------------------------------------------------------------
@@ -330,6 +363,8 @@ class StreamingDataset(Surface):
         self,
         num_samples: int | None = None,
         from_beginning: bool = True,  # noqa: FBT001, FBT002 - the reference's signature
+        *,
+        finished: bool = False,
     ) -> dict[str, Any]:
         """Return a JSON-able checkpoint of the epoch that was begun last.
 
@@ -338,8 +373,11 @@ class StreamingDataset(Surface):
                 means that none was since the epoch was begun or resumed.
             from_beginning: Whether they are counted from the beginning of the epoch, rather than
                 from where it was resumed.
+            finished: Whether the epoch is over, though samples may have been left out at its end.
         """
-        return self._epochs.state(self.world, num_samples, from_beginning=from_beginning)
+        return self._epochs.state(
+            self.world, num_samples, from_beginning=from_beginning, finished=finished
+        )
 
     def load_state_dict(self, obj: Mapping[str, Any]) -> None:
         """Let the next iteration go on where `obj`, a checkpoint of this data, was taken.
@@ -359,11 +397,6 @@ class StreamingDataset(Surface):
         return self._epochs.shared.totals()
 
 
-def _samples(feed: Feed) -> Generator[dict[str, Any]]:
-    with feed:
-        yield from feed.samples()
-
-
-def _batches(feed: Feed, size: int, *, drop_last: bool) -> Iterator[Columns]:
+def _batches(feed: Feed, size: int, *, drop_last: bool) -> Iterator[Batch]:
     with feed:
         yield from feed.batches(size, drop_last=drop_last)

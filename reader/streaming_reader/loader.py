@@ -14,6 +14,7 @@ require("torch", extra="torch", purpose="StreamingDataLoader")
 
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402 - see above
 
+from streaming_core.errors import CheckpointError, SchemaError  # noqa: E402 - see above
 from streaming_reader._accelerate import placed  # noqa: E402 - see above
 from streaming_reader._transport import Receiver  # noqa: E402 - see above
 from streaming_reader._transport._source import Collated, MadeByDataset  # noqa: E402 - see above
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchFormat", "LoaderOptions", "StreamingDataLoader"]
 
-BatchFormat = Literal["torch", "numpy", "arrow", "dict"]
+BatchFormat = Literal["torch", "numpy", "arrow", "dict", "rows"]
 
 _log = logging.getLogger("streaming_core.reader")
 # A worker has as many batches under way as it prefetches; the trainer holds the one it works on
@@ -101,6 +102,13 @@ class StreamingDataLoader(DataLoader[Any]):
         self._tally = Tally()
         self._prepared = False
         super().__init__(dataset, batch_size, shuffle, **options)
+        wanted = getattr(dataset, "batch_size", None)
+        if self._is_streaming and batch_size is not None and wanted not in {None, batch_size}:
+            msg = (
+                f"the loader has batch_size={batch_size}, its data set {wanted}: the order of "
+                "samples, and where a checkpoint goes on, depend on it; give both the same"
+            )
+            raise SchemaError(msg)
 
     @property
     def num_samples_yielded(self) -> int:
@@ -112,8 +120,17 @@ class StreamingDataLoader(DataLoader[Any]):
         if not self._is_streaming:
             return None
         dataset = cast("Any", self.dataset)
+        if self._tally.samples and self.num_workers > 1 and not getattr(self, "in_order", True):
+            msg = (
+                "with in_order=False batches overtake each other, so their number does not say "
+                "which were given, and no checkpoint can; use in_order=True, torch's default"
+            )
+            raise CheckpointError(msg)
         received = self._tally.samples * dataset.world.num_ranks // (dataset.replication or 1)
-        state: dict[str, Any] = dataset.state_dict(num_samples=received, from_beginning=False)
+        options = {"finished": True} if self._tally.finished and self.drop_last else {}
+        state: dict[str, Any] = dataset.state_dict(
+            num_samples=received, from_beginning=False, **options
+        )
         return state
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:

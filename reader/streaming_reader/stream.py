@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import re
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
+import numpy as np
+
+from streaming_core._store import LocalStore, open_store
 from streaming_core.errors import SchemaError
 
 __all__ = ["Stream", "StreamDefaults", "streams_registry", "user_cache"]
 
 _CACHE_VARIABLE: Final = "STREAMING_CACHE_DIR"
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _ENTRY_POINTS: Final = "streaming_streams_registry"
 
 
@@ -48,9 +55,9 @@ class Stream:
         keep_zip: Keep the compressed file beside the decompressed one.
 
     Example:
-        >>> stream = Stream(remote="s3://bucket/c4", local="/tmp/c4", split="train", proportion=0.3)
+        >>> stream = Stream(remote="/data/c4", local="/cache/c4", split="train", proportion=0.3)
         >>> stream.folder.as_posix(), stream.url
-        ('/tmp/c4/train', 's3://bucket/c4/train')
+        ('/cache/c4/train', '/data/c4/train')
     """
 
     def __init__(
@@ -67,6 +74,9 @@ class Stream:
         validate_hash: str | None = None,
         keep_zip: bool | None = None,
     ) -> None:
+        proportion = _number(proportion, "proportion")
+        repeat = _number(repeat, "repeat")
+        choose = None if choose is None else _whole(choose, "choose")
         given = [n for n in (proportion, repeat, choose) if n is not None]
         if len(given) > 1:
             msg = (
@@ -81,8 +91,8 @@ class Stream:
         self.repeat = repeat
         self.choose = choose
         self._given: dict[str, Any] = {
-            "remote": None if remote is None else os.fspath(remote),
-            "local": None if local is None else os.fspath(local),
+            "remote": _place(remote, "remote"),
+            "local": _place(local, "local"),
             "split": split,
             "download_retry": download_retry,
             "download_timeout": download_timeout,
@@ -93,7 +103,16 @@ class Stream:
 
     def _resolve(self, defaults: StreamDefaults) -> StreamDefaults:
         known = {key: value for key, value in self._given.items() if value is not None}
-        return replace(defaults, **known)
+        settings = replace(defaults, **known)
+        retry = _whole(settings.download_retry, "download_retry")
+        timeout = _number(settings.download_timeout, "download_timeout")
+        if retry < 0:
+            msg = f"download_retry must be 0 or more, came {retry}"
+            raise SchemaError(msg)
+        if timeout is None or timeout <= 0:
+            msg = f"download_timeout must be more than 0 seconds, came {timeout}"
+            raise SchemaError(msg)
+        return replace(settings, download_retry=retry, download_timeout=timeout)
 
     def apply_default(self, defaults: StreamDefaults) -> Self:
         """Take from `defaults` what this stream does not say itself; return the stream."""
@@ -156,8 +175,53 @@ def user_cache(remote: str) -> Path:
     if home is None:
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         home = str(Path(home, "streaming-core"))
-    name = hashlib.blake2s(remote.rstrip("/").encode(), digest_size=16).hexdigest()
+    name = hashlib.blake2s(_absolute(remote).encode(), digest_size=16).hexdigest()
     return Path(home, name)
+
+
+def _absolute(remote: str) -> str:
+    """Return the same text for the same place: paths in full, URLs without trailing slashes."""
+    scheme = _SCHEME.match(remote)
+    if scheme is None:
+        return str(Path(remote).expanduser().resolve())
+    store = open_store(remote) if scheme[1].lower() == "file" else None
+    if isinstance(store, LocalStore):
+        return str(store.path.resolve())
+    return remote.rstrip("/")
+
+
+def _place(value: object, name: str) -> str | None:
+    """Return a folder or URL as text."""
+    text: object = value
+    if isinstance(value, os.PathLike):
+        text = os.fspath(cast("os.PathLike[str]", value))
+    if text is None or isinstance(text, str):
+        return text
+    msg = f"{name} must be a folder or URL as text, or a path, came {value!r}"
+    raise SchemaError(msg)
+
+
+def _number(value: object, name: str) -> float | None:
+    """Return a finite number as it is; None stays."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float | np.floating | np.integer | Fraction):
+        number = float(cast("float", value))
+        if math.isfinite(number):
+            return number
+    msg = f"{name} must be a finite number, came {value!r}"
+    raise SchemaError(msg)
+
+
+def _whole(value: object, name: str) -> int:
+    """Return a whole number, however it is written."""
+    number = _number(value, name)
+    if number is None or number != int(number):
+        msg = f"{name} must be a whole number, came {value!r}"
+        raise SchemaError(msg)
+    return int(number)
 
 
 class _Registry(dict[str, type[Stream]]):

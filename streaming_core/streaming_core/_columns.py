@@ -28,8 +28,8 @@ __all__ = [
     "keep_freed_memory",
 ]
 
-Item: TypeAlias = Literal["int", "scalar", "array"]
-"""What one value of a `Fixed` column is: a Python int, a NumPy scalar, or an array."""
+Item: TypeAlias = Literal["int", "float", "scalar", "array"]
+"""What one value of a `Fixed` column is: a Python number, a NumPy scalar, or an array."""
 Kind: TypeAlias = Literal["bytes", "str", "array"]
 """What one value of a `Ragged` column is: bytes, text (UTF-8), or a one-dimensional array."""
 
@@ -49,7 +49,7 @@ class Fixed:
     values: NDArray[Any]
     """All values, the first axis counts samples."""
     item: Item = "scalar"
-    """What a value is; `int` and `scalar` need an array of one dimension."""
+    """What a value is; all but `array` need an array of one dimension."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,7 +66,7 @@ class Fixed:
 
     def to_list(self) -> list[Any]:
         """Return the values one by one; arrays are views."""
-        if self.item == "int":
+        if self.item in {"int", "float"}:
             return cast("list[Any]", self.values.tolist())
         if self.item == "array" and self.values.ndim == 1:
             return [self.values[i, ...] for i in range(len(self.values))]
@@ -187,6 +187,10 @@ class Ragged:
             return [elements[a:b] for a, b in itertools.pairwise(bounds)]
         data: Any = self._raw
         bounds = self.offsets.tolist()
+        if self.kind == "str" and len(data) != bounds[-1] - bounds[0]:
+            # A slice of many values: what is done to all bytes must not be done to those of others.
+            data = memoryview(data)[bounds[0] : bounds[-1]].tobytes()
+            bounds = self.bounds.tolist()
         if not isinstance(data, bytes):
             data = memoryview(data)
             if self.kind == "bytes":

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
-from streaming_core import LocalDataset, Stream, StreamingDataset, World
+from streaming_core import LocalDataset, Stream, StreamingDataLoader, StreamingDataset, World
 from streaming_core.errors import (
     CheckpointError,
     IndexMissingError,
@@ -19,7 +20,7 @@ from streaming_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _KINDS: list[Callable[[Path], Any]] = [
@@ -250,3 +251,40 @@ def test_shards_can_be_fetched_and_evicted_by_hand(ids_folder: Path, tmp_path: P
     local = StreamingDataset(local=ids_folder, batch_size=4)
     assert not local.evict_shard(0)
     assert (ids_folder / "shard.00000.mds").exists()
+
+
+class _Doubled(StreamingDataset):
+    """Changes samples as users of the format always have."""
+
+    def __getitem__(self, at: Any) -> Any:
+        sample = super().__getitem__(at)
+        return {"id": sample["id"] * 2} if isinstance(sample, dict) else sample
+
+
+class _Shifted(StreamingDataset):
+    """Changes samples while they pass."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for sample in super().__iter__():
+            yield {"id": sample["id"] * 2}
+
+
+@pytest.mark.parametrize("kind", [_Doubled, _Shifted])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_subclasss_own_samples_are_given(
+    ids_folder: Path, kind: type[StreamingDataset], workers: int
+) -> None:
+    """By every way that iterates, in the same order, epoch for epoch."""
+    plain = StreamingDataset(local=ids_folder, batch_size=4, shuffle=True)
+    epochs = [[2 * s["id"] for s in plain] for _ in range(3)]
+    dataset = kind(local=ids_folder, batch_size=4, shuffle=True)
+    assert [s["id"] for s in dataset] == epochs[0]
+    dataset.next_epoch = 0
+    assert [n for b in dataset.batches() for n in b["id"]] == epochs[0]
+    dataset.next_epoch = 0
+    loader = StreamingDataLoader(dataset, batch_size=4, num_workers=workers)
+    for epoch in epochs:
+        assert [int(n) for batch in loader for n in batch["id"]] == epoch
+    dataset.next_epoch = 1
+    torchs: DataLoader[Any] = DataLoader(dataset, batch_size=4, num_workers=workers)
+    assert [int(n) for batch in torchs for n in batch["id"]] == epochs[1]

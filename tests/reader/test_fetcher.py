@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -96,7 +99,7 @@ def test_no_more_is_held_than_the_budget_allows() -> None:
 
 
 def test_ready_tells_whether_get_would_wait() -> None:
-    """A shard that is being fetched is not; a failed one is, for it raises at once."""
+    """A shard that is being fetched is not, and neither is one that failed."""
     shards = _Shards(held=(0, 1))
     shards.broken[1] = StoreError("gone")
     fetcher = Fetcher(shards, timeout=_SOON)
@@ -105,6 +108,9 @@ def test_ready_tells_whether_get_would_wait() -> None:
     assert fetcher.ready(7)
     for gate in shards.gates.values():
         gate.set()
+    shards.until(lambda: 0 in shards.warmed)
+    assert fetcher.ready(0)
+    assert not fetcher.ready(1)
     with pytest.raises(StoreError, match="gone"):
         fetcher.get(1)
     assert str(fetcher.get(0)) == "shard 0"
@@ -148,3 +154,91 @@ def test_closing_ends_the_threads() -> None:
     for thread in set(threading.enumerate()) - before:
         thread.join(_SOON)
         assert not thread.is_alive()
+
+
+def test_a_shard_evicted_while_it_waits_to_be_warmed_is_fetched_once() -> None:
+    """It takes one place in the queue, and its weight is given back."""
+    busy = tuple(range(4))
+    shards = _Shards(local=(*busy, 9), held=busy)
+    fetcher = Fetcher(shards, timeout=_SOON, budget=100)
+    fetcher.want(busy)
+    shards.until(lambda: len(shards.began) == 4)  # all threads are at it
+    fetcher.want([9])
+    shards.local.discard(9)
+    fetcher.want([9])
+    for gate in shards.gates.values():
+        gate.set()
+    assert str(fetcher.get(9)) == "shard 9"
+    shards.until(lambda: 9 in shards.warmed)
+    time.sleep(0.05)  # it would have begun again by now
+    assert shards.began.count(9) == 1
+    assert fetcher._held == 0
+    fetcher.close()
+
+
+def test_local_shards_are_warmed_a_few_ahead() -> None:
+    """The others are opened when they are taken, and those make room for later ones."""
+    shards = _Shards(local=tuple(range(500)))
+    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher.want(range(500))
+    time.sleep(0.1)
+    first = sorted(shards.began)
+    assert 1 < len(first) <= 64
+    assert first == list(range(len(first)))
+    fetcher.get(0)
+    fetcher.want(range(500))
+    shards.until(lambda: len(first) in shards.warmed)
+    fetcher.close()
+    heavy = Fetcher(_Shards(local=tuple(range(500))), timeout=_SOON, budget=35)
+    heavy.want(range(500))
+    assert len(heavy._warm) == 3
+    heavy.close()
+
+
+@pytest.mark.parametrize("error", [OSError("no page"), MemoryError()])
+def test_a_shard_that_cannot_be_warmed_stops_nothing(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the threads go on."""
+
+    class Cold(_Shards):
+        def warm(self, shard: Any) -> None:
+            super().warm(shard)
+            raise error
+
+    shards = Cold()
+    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher.want(range(12))
+    assert [str(fetcher.get(i)) for i in range(12)] == [f"shard {i}" for i in range(12)]
+    shards.until(lambda: len(shards.warmed) == 12)
+    assert "could not be warmed" in caplog.text
+    fetcher.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_closing_in_a_forked_child_waits_for_nobody() -> None:
+    """Even if a thread held the lock when the process forked, and with it forever."""
+    shards = _Shards()
+    fetcher = Fetcher(shards, timeout=_SOON)
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with fetcher._changed:
+            taken.set()
+            done.wait(_SOON)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert taken.wait(_SOON)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads, on purpose
+        child = os.fork()
+    if child == 0:  # pragma: no cover - in the child
+        signal.alarm(10)
+        fetcher.close()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join(_SOON)
+    assert os.waitstatus_to_exitcode(status) == 0
+    fetcher.close()

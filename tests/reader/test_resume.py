@@ -7,12 +7,13 @@ import json
 import multiprocessing
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from torch.utils.data import DataLoader
 
 from streaming_core import Stream, StreamingDataLoader, StreamingDataset, World
+from streaming_core.errors import CheckpointError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,3 +209,63 @@ def test_a_killed_worker_costs_no_sample(ids_folder: Path, after: int) -> None:
     rest, _ = job.steps(1, 1, 3, state)
     # Workers may have sent the last batch before they died: then the rest is the next epoch.
     assert (seen + rest)[: len(whole)] == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_peek_or_a_load_does_not_change_what_was_begun(ids_folder: Path, workers: int) -> None:
+    """Whatever is iterated or loaded after a loader's iterator was made, it gives its own epoch."""
+    job = _Job([{"local": ids_folder}])
+    whole, _ = job.steps(1, 1, 0)
+    _, state = job.steps(1, 1, 0, stop=3)
+    loader = job.loader(0, 1, 1, workers)
+    dataset = cast("StreamingDataset", loader.dataset)
+    begun = iter(loader)
+    next(iter(dataset))
+    other = iter(loader)
+    dataset.load_state_dict(state)
+    assert [[int(n) for n in batch["id"]] for batch in begun] == whole
+    assert [int(n) for batch in other for n in batch["id"]] != [n for step in whole for n in step]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_taken_before_the_first_batch_is_of_the_new_epoch(
+    ids_folder: Path, workers: int
+) -> None:
+    """Not of the one before, which would come twice."""
+    job = _Job([{"local": ids_folder}])
+    loader = job.loader(0, 1, 1, workers)
+    for _ in loader:
+        pass
+    begun = iter(loader)
+    state = loader.state_dict() or {}
+    assert (state["epoch"], state["sample_in_epoch"]) == (1, 0)
+    del begun
+
+
+def test_an_epoch_whose_last_batch_was_dropped_is_over(ids_folder: Path) -> None:
+    """Its checkpoint goes on with the next one, instead of giving nothing."""
+    dataset = StreamingDataset(local=ids_folder, batch_size=8, shuffle=True, num_canonical_nodes=4)
+    loader = StreamingDataLoader(dataset, batch_size=8, drop_last=True)
+    epochs = [[int(n) for batch in loader for n in batch["id"]] for _ in range(2)]
+    dataset.next_epoch = 0
+    assert [int(n) for batch in loader for n in batch["id"]] == epochs[0]
+    loader.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    assert [int(n) for batch in loader for n in batch["id"]] == epochs[1]
+
+
+def test_what_would_make_a_checkpoint_wrong_is_refused(ids_folder: Path, more_folder: Path) -> None:
+    """Another batch size in the loader, batches out of order, another global batch of streams."""
+    dataset = StreamingDataset(local=ids_folder, batch_size=8)
+    with pytest.raises(SchemaError, match="batch_size=4, its data set 8"):
+        StreamingDataLoader(dataset, batch_size=4)
+    loader = StreamingDataLoader(dataset, batch_size=8, num_workers=2, in_order=False)
+    for _ in loader:
+        break
+    with pytest.raises(CheckpointError, match="in_order"):
+        loader.state_dict()
+    job = _Job(_mixture(ids_folder, more_folder), batching_method="per_stream", epoch_size=96)
+    _, state = job.steps(1, 1, 0, stop=2)
+    streams = [Stream(**stream) for stream in job.streams]
+    smaller = StreamingDataset(streams=streams, batch_size=4, **job.config)
+    with pytest.raises(CheckpointError, match="global_batch_size was 8 and is 4"):
+        smaller.load_state_dict(state)

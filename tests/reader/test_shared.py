@@ -78,7 +78,7 @@ def test_an_epoch_with_nothing_left_is_skipped_by_all() -> None:
     block.set(Position(1, 999))
     for worker in (0, 1):
         assert block.begin(worker=worker, iteration="a").epoch == 1
-    assert {block.skip(worker=worker) for worker in (0, 1)} == {Position(2, 0)}
+    assert {block.skip(worker=worker, iteration="a") for worker in (0, 1)} == {Position(2, 0)}
     assert block.begin(worker=0, iteration="b").epoch == 3
 
 
@@ -87,9 +87,32 @@ def test_a_late_worker_joins_those_that_skipped() -> None:
     block = SharedBlock()
     block.set(Position(1, 999))
     block.begin(worker=0, iteration="a")
-    block.skip(worker=0)
+    block.skip(worker=0, iteration="a")
     late = block.begin(worker=1, iteration="a")
     assert late.epoch == 2
+
+
+def test_iterations_that_overlap_keep_their_epochs() -> None:
+    """A worker that begins late gets what was settled, whatever others began or set meanwhile."""
+    block = SharedBlock()
+    block.set(Position(2, 40))
+    assert block.announce("one") == Position(2, 40)
+    assert block.begin(worker=0, iteration="one") == Position(2, 40)
+    assert block.begin(worker=0, iteration="two") == Position(3, 0)
+    assert block.begin(worker=0, iteration="three").epoch == 4
+    block.set(Position(7, 5))
+    assert block.begin(worker=0, iteration="four") == Position(7, 5)
+    for name, wanted in [("one", Position(2, 40)), ("two", Position(3)), ("three", Position(4))]:
+        assert block.begin(worker=1, iteration=name) == wanted
+    assert block.current == Position(7, 5)
+    assert block.next_epoch == 8
+
+
+def test_the_same_name_again_is_the_next_epoch() -> None:
+    """As where torch's seed, which names the workers of a run, is set anew before each epoch."""
+    block = SharedBlock()
+    for epoch in range(4):
+        assert {block.begin(worker=w, iteration="seeded").epoch for w in (1, 0, 2)} == {epoch}
 
 
 def test_a_plain_pickle_is_a_copy() -> None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from streaming_core.errors import SchemaError
 from streaming_reader._batch._arrow import to_arrow
+from streaming_reader._batch._mixed import Mixed
 from streaming_reader._batch._numpy import RaggedForm, to_numpy
 from streaming_reader._batch._torch import to_torch
 
 if TYPE_CHECKING:
     from streaming_core._columns import Columns
+    from streaming_reader._batch._mixed import Batch
 
 __all__ = ["BatchFormat", "as_format", "check_format", "to_dict"]
 
@@ -41,14 +43,18 @@ def check_format(format: str, ragged: str = "list") -> None:
             raise SchemaError(msg)
 
 
-def as_format(columns: Columns, format: BatchFormat, ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - as the format says
+def as_format(columns: Batch, format: BatchFormat, ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - as the format says
     """Return the samples in the format; `ragged` concerns torch and numpy only.
 
     Raises:
-        SchemaError: There is no such format, or it cannot hold the values.
+        SchemaError: There is no such format, or it cannot hold the values, or samples of different columns.
         MissingExtraError: It needs a package that is not installed.
     """
     check_format(format, ragged)
+    if isinstance(columns, Mixed):
+        if format != "rows":
+            raise columns.refusal(format)
+        return columns.rows()
     match format:
         case "torch":
             return to_torch(columns, ragged)

@@ -6,16 +6,19 @@ from streaming_reader._cache._arrays import SharedArrays
 from streaming_reader._cache._cache import ShardCache
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
+from streaming_reader._cache._locks import lock_file
 from streaming_reader._cache._mapped import touch_pages
-from streaming_reader._cache._places import CONTROL
+from streaming_reader._cache._places import CONTROL, SOURCE
 from streaming_reader._cache._settings import CacheSettings
 
 __all__ = [
     "CONTROL",
+    "SOURCE",
     "CacheGroup",
     "CacheSettings",
     "Counts",
     "ShardCache",
     "SharedArrays",
+    "lock_file",
     "touch_pages",
 ]

@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming_core._format import open_shard
 from streaming_core._store import LocalStore
@@ -28,13 +28,13 @@ from streaming_reader._cache._inspector import Inspector, Known
 from streaming_reader._cache._ledger import State
 from streaming_reader._cache._locks import lock_file
 from streaming_reader._cache._mapped import map_file
-from streaming_reader._cache._opened import Opened
+from streaming_reader._cache._opened import Opened, clear_all
 from streaming_reader._cache._places import file_stamp
 from streaming_reader._cache._settings import CacheSettings
 from streaming_reader._cache._shelf import Shelf, raw_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from streaming_core._format import Shard
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardCache"]
 
+_T = TypeVar("_T")
 _log = logging.getLogger("streaming_core.reader")
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LEDGER_SECONDS: Final = 30.0
@@ -94,9 +95,9 @@ class ShardCache:
         self._known = known
         self._filler = Filler(self._shelf, remote, self._settings, known)
         self._inspector = Inspector(self._shelf, known, is_cache=remote is not None)
-        self._opened = Opened(self._settings.max_open)
         if self._group is not None:
             self._group.add(self._shelf)
+        self._opened = self._new_opened()
         self._shelf.places.sweep()
 
     def __getstate__(self) -> dict[str, object]:
@@ -105,7 +106,7 @@ class ShardCache:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._opened = Opened(self._settings.max_open)
+        self._opened = self._new_opened()
 
     def __repr__(self) -> str:
         return f"ShardCache({self._shelf.table!r}, {self._remote!r}, {self.folder!r})"
@@ -151,25 +152,22 @@ class ShardCache:
             return found
         deadline = self._deadline(timeout)
         info = self._shelf.table.shard(shard)
-        try:
-            found = self._open_mapped(info, self._views(info, deadline), deadline)
-        except OSError as error:
-            if error.errno not in _NO_DESCRIPTORS:
-                raise
-            # Each mapping may cost a descriptor; others of this process have taken theirs.
-            opened.clear()
-            found = self._open_mapped(info, self._views(info, deadline), deadline)
+        found = _with_descriptors(
+            lambda: self._open_mapped(info, self._views(info, deadline), deadline)
+        )
         self._filler.counts.shards_opened += 1
-        now = {shard: time.time_ns(), **opened.put(shard, found)}
+        files = raw_files(info)
+        nbytes = sum(file.bytes for file in files)
+        now = opened.put(shard, found, nbytes=nbytes, files=len(files))
         if self._remote is not None:
-            for number, at in now.items():
-                self._shelf.ledger.touch(number, at)
+            self._shelf.ledger.touch(now)
         return found
 
     def prepare(self, shard: int, *, timeout: float | None = None) -> None:
         """Let the files of a shard be there, for now, without mapping them; raises as `open`."""
         if not self.has(shard):
-            self._fetch(self._shelf.table.shard(shard), self._deadline(timeout))
+            info, deadline = self._shelf.table.shard(shard), self._deadline(timeout)
+            _with_descriptors(lambda: self._fetch(info, deadline))
 
     def has(self, shard: int) -> bool:
         """Tell whether the files of a shard are there, by their sizes."""
@@ -236,6 +234,8 @@ class ShardCache:
         except OSError as error:
             if isinstance(error, WaitTimeoutError):
                 raise
+            if error.errno in _NO_DESCRIPTORS:
+                raise self._folder_error(info, error) from error
             return self._unwritable(info, error)
         try:
             views = None if distrusted else self._mapped_if_right(info)
@@ -338,8 +338,12 @@ class ShardCache:
 
     def _here(self) -> Opened:
         if self._opened.owner != os.getpid():  # forked
-            self._opened = Opened(self._settings.max_open)
+            self._opened = self._new_opened()
         return self._opened
+
+    def _new_opened(self) -> Opened:
+        together = None if self._group is None else self._group.mapped
+        return Opened(self._settings.max_open, together, self._shelf.ledger.identity)
 
     def _held(self) -> AbstractContextManager[Held]:
         deadline = time.monotonic() + _LEDGER_SECONDS
@@ -349,8 +353,30 @@ class ShardCache:
 
     def _note_uses(self) -> None:
         """Tell the others when this process last used what it has mapped."""
-        for shard, at in self._here().uses().items():
-            self._shelf.ledger.touch(shard, at)
+        self._shelf.ledger.touch(self._here().news())
+
+
+def _with_descriptors(act: Callable[[], _T]) -> _T:
+    """Return what `act` returns, called again without mapped shards if it lacked descriptors.
+
+    Each mapping may cost one; others of this process may have taken theirs.
+    """
+    try:
+        return act()
+    except OSError as error:
+        if not _lacks_descriptors(error):
+            raise
+    clear_all()
+    return act()
+
+
+def _lacks_descriptors(error: BaseException | None) -> bool:
+    """Tell whether an error, or what it came from, is that too many files are open."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _same_folder(one: str, other: str) -> bool:

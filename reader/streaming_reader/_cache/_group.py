@@ -13,6 +13,7 @@ import numpy as np
 from streaming_core._units import format_bytes, parse_bytes
 from streaming_core.errors import SchemaError, WaitTimeoutError
 from streaming_reader._cache._ledger import Entry, State
+from streaming_reader._cache._opened import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["CacheGroup", "Held", "coldest_first", "locked_shelves"]
 
 _LEAST_SHARDS: Final = 4
+_MAPPED_SHARE: Final = 8
+"""What was evicted stays on the disk while it is mapped, so a process keeps little mapped."""
 
 
 def coldest_first(
@@ -49,8 +52,9 @@ def coldest_first(
 class _Here:
     """What belongs to one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
         self.owner = os.getpid()
+        self.mapped = Together(limit // _MAPPED_SHARE)
         self.looked: set[tuple[str, str]] = set()
         """The ledgers that were compared with their folders."""
         self.overdraft = threading.Lock()
@@ -154,7 +158,7 @@ class CacheGroup:
         self.limit = parse_bytes(limit)
         """The most bytes in the folders of all members."""
         self._shelves: dict[tuple[str, str], Shelf] = {}
-        self._process = _Here()
+        self._process = _Here(self.limit)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what belongs to this process."""
@@ -162,7 +166,7 @@ class CacheGroup:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._process = _Here()
+        self._process = _Here(self.limit)
 
     def add(self, shelf: Shelf) -> None:
         """Take in a folder; `SchemaError` if the limit is too small for it."""
@@ -195,7 +199,10 @@ class CacheGroup:
         """
         with locked_shelves(list(self._shelves.values()), deadline) as held:
             self._look(held)
-            yield held
+            try:
+                yield held
+            finally:
+                self._forget_removed(held)
 
     def usage(self, deadline: float) -> int:
         """Return the bytes in the folders of all members."""
@@ -253,6 +260,20 @@ class CacheGroup:
             act()
             page.set(shard, entry)
 
+    @property
+    def mapped(self) -> Together:
+        """What the members keep mapped in this process."""
+        return self._here().mapped
+
+    def _forget_removed(self, held: Held) -> None:
+        """Unmap what this process or another has evicted."""
+        for shelf, page in zip(held.shelves, held.pages, strict=True):
+            kept = self.mapped.members(shelf.ledger.identity)
+            if kept:
+                gone = set(np.flatnonzero(page.columns()[0] == State.ABSENT).tolist())
+                for opened in kept:
+                    opened.forget(gone.__contains__)
+
     def _look(self, held: Held) -> None:
         """Compare the ledgers with their folders, once in a process and when they are new."""
         looked = self._here().looked
@@ -263,7 +284,7 @@ class CacheGroup:
 
     def _here(self) -> _Here:
         if self._process.owner != os.getpid():  # forked
-            self._process = _Here()
+            self._process = _Here(self.limit)
         return self._process
 
 

@@ -23,7 +23,7 @@ from streaming_core._store._os_errors import mapped_errors
 from streaming_reader._cache._locks import FileHandle, lock_file, try_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from numpy.typing import NDArray
 
@@ -99,13 +99,16 @@ class Ledger:
         finally:
             os.close(handle)
 
-    def touch(self, shard: int, now: int) -> None:
-        """Note when a shard was last used, without a lock, where that is possible."""
+    def touch(self, uses: Mapping[int, int]) -> None:
+        """Note when shards were last used, without a lock, where that is possible."""
+        if not uses:
+            return
         with suppress(OSError):
             handle = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
             try:
                 if self._fits(handle):
-                    os.pwrite(handle, struct.pack("<q", now), self._offset(shard) + 8)
+                    for shard, at in uses.items():
+                        os.pwrite(handle, struct.pack("<q", at), self._offset(shard) + 8)
             finally:
                 os.close(handle)
 

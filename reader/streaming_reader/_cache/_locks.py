@@ -76,8 +76,9 @@ class FileHandle:
             number, self.number = self.number, -1
             if number < 0 or self._owner != os.getpid():
                 return
+            # Within the guard: a fork in between would leave the child a copy unknown to it.
             _registry.open.discard(number)
-        os.close(number)
+            os.close(number)
 
 
 def try_lock(handle: FileHandle, *, shared: bool = False) -> bool:

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 from streaming_core._index import ROLES
 from streaming_reader._cache._locks import lock_now
 
-__all__ = ["CONTROL", "Places", "Stamp", "file_stamp"]
+__all__ = ["CONTROL", "SOURCE", "Places", "Stamp", "file_stamp"]
 
 CONTROL: Final = ".streaming"
 """The folder for all that is not a file of the data set; beside the shards, so that a rename into
 place never crosses file systems."""
+SOURCE: Final = "source"
+"""The name, in there, of what says where the files come from."""
 
 _BAD: Final = "bad"
 _LOCK: Final = "lock"
@@ -62,6 +64,11 @@ class Places:
     def ledger(self) -> str:
         """The ledger's file."""
         return os.path.join(self.control, "ledger")
+
+    @property
+    def source(self) -> str:
+        """The file that says where the files come from."""
+        return os.path.join(self.control, SOURCE)
 
     @property
     def parts(self) -> str:

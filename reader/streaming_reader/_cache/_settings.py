@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 
 from streaming_core._codec import hash_names
 from streaming_core.errors import SchemaError
-
-if sys.platform != "win32":
-    import resource
+from streaming_reader._cache._opened import mappings_allowed
 
 __all__ = ["CacheSettings"]
-
-_FEW, _MANY = 64, 1024
-
-
-def _quarter_of_descriptors() -> int:
-    if sys.platform == "win32":
-        return _FEW
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MANY if allowed < 0 else max(_FEW, min(_MANY, allowed // 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +32,10 @@ class CacheSettings:
     """Seconds that one request for a file may take."""
     allow_unsafe: bool = False
     """Whether columns whose decoding can run code (`pkl`) are admitted."""
-    max_open: int = field(default_factory=_quarter_of_descriptors)
+    max_open: int = field(default_factory=mappings_allowed)
     """How many shards the cache itself keeps mapped; those in use elsewhere stay mapped as well.
-    By default a quarter of the files that the process may have open, within bounds."""
+    By default a quarter of the files that the process may have open, within bounds, which all
+    caches of the process share."""
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""

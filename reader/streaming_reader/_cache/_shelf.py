@@ -46,7 +46,8 @@ class Shelf:
     @property
     def fixed_bytes(self) -> int:
         """The bytes in the folder that no eviction can free."""
-        stamps = [file_stamp(self.places.file(name)) for name in (_INDEX, SUMS)]
+        paths = (self.places.file(_INDEX), self.places.file(SUMS), self.places.source)
+        stamps = map(file_stamp, paths)
         return sum(stamp.size for stamp in stamps if stamp is not None) + self.ledger.nbytes
 
     @property

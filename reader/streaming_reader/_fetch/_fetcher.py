@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import time
 from collections import deque
@@ -18,6 +20,10 @@ __all__ = ["Fetcher", "Shards"]
 
 _THREADS = 4
 _BUDGET_BYTES = 1 << 30
+_MOST_WARM = 32
+"""Local shards that are opened ahead; each may cost a descriptor, and one that is in use."""
+
+_log = logging.getLogger(__name__)
 
 
 class Shards(Protocol):
@@ -59,8 +65,10 @@ class Fetcher:
     """Fetches what is wanted, in that order, a few shards at a time, and warms what it has.
 
     Threads start with the first shard that is wanted, are daemons, and end with `close`. What is
-    fetched and not yet taken stays within a budget of bytes, or is one shard. One thread calls
-    `want`, `get` and `close`.
+    fetched and not yet taken stays within a budget of bytes, or is one shard; so does, apart from
+    it, what is local, warmed and not yet taken, which is also a few dozen shards at most. Any more
+    is opened when it is taken. One thread calls `want`, `get` and `close`; in a forked child, which
+    has no such threads, `close` does nothing.
     """
 
     def __init__(self, shards: Shards, *, timeout: float, budget: int = _BUDGET_BYTES) -> None:
@@ -76,36 +84,71 @@ class Fetcher:
         """Bytes of what was begun and not yet taken."""
         self._urgent: int | None = None
         """What the consumer waits for; it need not fit the budget."""
+        self._queued: set[int] = set()
+        """What is in the queue."""
         self._warmed: set[int] = set()
-        """What was wanted so far."""
+        """What was fetched or warmed so far, or is about to be."""
+        self._warm: dict[int, int] = {}
+        """The weight of each local shard that is warmed, or about to be, and not yet taken."""
+        self._warm_bytes = 0
+        self._owner = os.getpid()
         self._closed = False
 
     def want(self, shards: Iterable[int]) -> None:
         """Fetch these after what was wanted before; those that are local are there already."""
         fresh = [shard for shard in shards if shard not in self._jobs]
         missing = [shard for shard in fresh if not self._shards.is_local(shard)]
-        cold = [shard for shard in fresh if shard not in self._warmed]
-        self._warmed.update(fresh)
-        if not missing and not cold:
+        jobs = {shard: _Job(self._shards.weight(shard)) for shard in missing}
+        cold = self._cold([shard for shard in fresh if shard not in jobs])
+        self._warmed.update(missing)
+        if not jobs and not cold:
             return
         with self._changed:
-            for shard in missing:
-                self._jobs[shard] = _Job(self._shards.weight(shard))
-            self._queue.extend(missing)
-            self._queue.extend(shard for shard in cold if shard not in self._jobs)
-            while len(self._threads) < min(_THREADS, len(self._queue)):
-                thread = threading.Thread(target=self._run, name="streaming-fetch", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            self._jobs.update(jobs)
+            # One that was to be warmed, and was evicted meanwhile, is in the queue already.
+            work = [shard for shard in (*missing, *cold) if shard not in self._queued]
+            self._queue.extend(work)
+            self._queued.update(work)
+            self._start_threads()
             self._changed.notify_all()
 
+    def _cold(self, local: list[int]) -> list[int]:
+        """Return which of these shards to warm now, and note that they are."""
+        chosen: list[int] = []
+        for shard in local:
+            if len(self._warm) >= _MOST_WARM:
+                break
+            if shard in self._warmed:
+                continue
+            weight = self._shards.weight(shard)
+            if self._warm and self._warm_bytes + weight > self._budget:
+                break
+            self._warm[shard] = weight
+            self._warm_bytes += weight
+            self._warmed.add(shard)
+            chosen.append(shard)
+        return chosen
+
+    def _start_threads(self) -> None:
+        while len(self._threads) < min(_THREADS, len(self._queue)):
+            thread = threading.Thread(target=self._run, name="streaming-fetch", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more; those there are do the work
+                if not self._threads:
+                    raise
+                return
+            self._threads.append(thread)
+
     def ready(self, shard: int) -> bool:
-        """Tell whether `get` would return at once."""
+        """Tell whether `get` would return the shard without waiting for a thread to fetch it."""
         job = self._jobs.get(shard)
-        return job is None or job.shard is not None or job.error is not None
+        return job is None or job.shard is not None
 
     def get(self, shard: int) -> Shard:
         """Return the shard, waiting for it if it is being fetched; raises what became of it."""
+        if shard in self._warm:
+            self._warm_bytes -= self._warm.pop(shard)
         job = self._jobs.get(shard)
         if job is None:
             return self._shards.open(shard)
@@ -142,9 +185,12 @@ class Fetcher:
 
     def close(self) -> None:
         """Let the threads end after what they are at; nothing waits for them."""
+        if os.getpid() != self._owner:  # a thread of the parent may have held the lock at the fork
+            return
         with self._changed:
             self._closed = True
             self._queue.clear()
+            self._queued.clear()
             self._jobs.clear()
             self._changed.notify_all()
 
@@ -154,6 +200,7 @@ class Fetcher:
             while not self._closed:
                 if self._queue and self._has_room(self._queue[0]):
                     shard = self._queue.popleft()
+                    self._queued.discard(shard)
                     job = self._jobs.get(shard)
                     self._held += job.weight if job else 0
                     return shard, job
@@ -181,5 +228,11 @@ class Fetcher:
                     job.shard, job.error = found, error
                     self._changed.notify_all()
             if found is not None:
-                self._shards.warm(found)
+                self._warm_up(number, found)
             del work, job, found, error  # an idle thread must keep no mapping alive
+
+    def _warm_up(self, number: int, shard: Shard) -> None:
+        try:
+            self._shards.warm(shard)
+        except Exception:  # noqa: BLE001 - it only saves time, and others wait for this thread
+            _log.warning("%s could not be warmed", self._shards.describe(number), exc_info=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from itertools import islice
+import uuid
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from streaming_reader._epochs import ITERATION
 from streaming_reader._transport._channel import Counted, Delivery
 from streaming_reader._transport._failure import Failure
 
@@ -104,20 +106,46 @@ class BatchSource(IterableDataset[Any]):
         self._recipe = recipe
         self._sender = sender
         self._running: Iterator[Any] | None = None
+        self._name = uuid.uuid4().hex
+        self._begun = 0
+        self._announced = 0
+        self.announce()
+
+    def announce(self) -> None:
+        """Settle in the trainer's process which epoch the next iteration gives.
+
+        Workers begin it later, when the data set may have been iterated or set otherwise.
+        """
+        self._announced += 1
+        announce = getattr(self.dataset, "announce", None)
+        if announce is not None:
+            announce(f"{self._name}:{self._announced}")
+
+    def _begin(self, *, lent: bool) -> Iterator[Counted]:
+        """Begin the iteration that was announced for this turn."""
+        self._begun += 1
+        token = ITERATION.set(f"{self._name}:{self._begun}")
+        try:
+            batches = self._recipe(self.dataset, lent=lent)
+            if getattr(self.dataset, "iterates_itself", False):
+                # Such a generator begins the epoch with its first sample: now, under this name.
+                first = list(islice(batches, 1))
+                return chain(first, batches)
+            return batches
+        finally:
+            ITERATION.reset(token)
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch, at once; the one before, if any, is ended first."""
         info = get_worker_info()
         if info is None or self._sender is None:
-            return (
-                Delivery(item.batch, item.rows) for item in self._recipe(self.dataset, lent=False)
-            )
+            return (Delivery(item.batch, item.rows) for item in self._begin(lent=False))
         self._sender.attach(info.id)
         where = f"in DataLoader worker process {info.id}"
         if self._running is not None:
             _close(self._running)
         try:
-            batches = self._recipe(self.dataset, lent=True)
+            batches = self._begin(lent=True)
         except Exception as error:  # noqa: BLE001 - the trainer raises it
             self._running = iter((Failure(error, where),))
         else:

@@ -39,11 +39,12 @@ def is_default_collate(collate: object) -> bool:
 class Tally:
     """Samples received in one iteration; loader and iterator share it and not each other."""
 
-    __slots__ = ("samples",)
+    __slots__ = ("finished", "samples")
 
     def __init__(self) -> None:
         """Begin at 0."""
         self.samples = 0
+        self.finished = False
 
 
 class LoaderView:
@@ -95,7 +96,11 @@ class _Counting:
         """Return the next batch, or raise what its worker met."""
         if self._failed is not None:
             self._failed.reraise()
-        item = super().__next__()  # type: ignore[misc]
+        try:
+            item = super().__next__()  # type: ignore[misc]
+        except StopIteration:
+            self.tally.finished = True
+            raise
         if isinstance(item, Failure):
             self._failed = item
             self._end()
@@ -176,6 +181,8 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
             self._shutdown_workers()
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:  # noqa: FBT001, FBT002 - torch's
+        if not first_iter and isinstance(self._dataset, BatchSource):
+            self._dataset.announce()
         super()._reset(loader, first_iter)
         if self._receiver is not None:  # torch would compare batches with the number of samples
             self._IterableDataset_len_called = None

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._columns import Columns, keep_freed_memory
-from streaming_core._format._mds import MDSShard, gather_mds
+from streaming_core._format._mds import MDSShard, columns_of, gather_mds, no_mds
 from streaming_core._format._parts import Part, Parts
+from streaming_core._format._text import TextShard, gather_text, no_text, text_columns
 from streaming_core.errors import MissingColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming_core._format._shard import Shard
+    from streaming_core._index import ShardSchema
 
-__all__ = ["Part", "gather"]
+__all__ = ["Part", "gather", "gather_none"]
 
 
 def gather(
@@ -54,18 +56,40 @@ def gather(
         columns = mds[0][0].columns
         if all(shard.columns is columns for shard, _, _ in mds):
             return gather_mds(Parts(mds, length), columns, columns.positions(names), copy=copy)
+    text = [(shard, rows, where) for shard, rows, where in parts if isinstance(shard, TextShard)]
+    if text and len(text) == len(parts):
+        encodings = text[0][0].encodings
+        known = names is None or encodings.keys() >= set(names)
+        if known and all(shard.encodings == encodings for shard, _, _ in text):
+            chosen = list(encodings) if names is None else names
+            return gather_text(Parts(text, length), encodings, chosen)
     return _by_row(Parts(parts, length), names)
+
+
+def gather_none(schema: ShardSchema) -> Columns:
+    r"""Return the columns that no samples of `schema` have, typed as those of some are.
+
+    Example:
+        >>> from streaming_core._index import ShardSchema
+        >>> columns = gather_none(ShardSchema("json", ("a",), ("int",), newline="\n"))
+        >>> columns["a"].values
+        array([], dtype=int64)
+    """
+    if schema.format == "mds":
+        return no_mds(columns_of(schema))
+    return no_text(text_columns(schema).columns)
 
 
 def _by_row(parts: Parts[Shard], names: Sequence[str] | None) -> Columns:
     """Gather sample by sample, from shards of any kind."""
-    samples: list[dict[str, Any]] = []
-    for place in range(parts.length):
-        shard, row = parts.find(place)
-        sample = shard.row(row)
-        for name in names or ():
+    samples = parts.samples()
+    if names is None:
+        return Columns.of_rows(samples)
+    chosen: list[dict[str, Any]] = []
+    for sample in samples:
+        for name in names:
             if name not in sample:
                 msg = f"no column {name!r}; the shards have {', '.join(map(repr, sample))}"
                 raise MissingColumnError(msg)
-        samples.append(sample if names is None else {name: sample[name] for name in names})
-    return Columns.of_rows(samples)
+        chosen.append({name: sample[name] for name in names})
+    return Columns.of_rows(chosen)

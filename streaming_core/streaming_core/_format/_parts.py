@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -113,6 +113,12 @@ class Parts(Generic[S]):
         if self.places is not None:
             index = int((self.places == place).argmax())
         return self._at(index)
+
+    def samples(self) -> list[dict[str, Any]]:
+        """Return the samples by place, decoded one by one."""
+        shards: list[int] = self.arranged(self.each(np.arange(len(self.shards)))).tolist()
+        rows: list[int] = self.arranged(self.rows).tolist()
+        return [self.shards[i].row(row) for i, row in zip(shards, rows, strict=True)]
 
     def _at(self, index: int) -> tuple[S, int]:
         part = int(np.searchsorted(np.cumsum(self.counts), index, side="right"))

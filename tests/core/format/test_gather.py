@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from tests.core.format.gathering import assert_rows, flat, picks, shard_of, tabl
 from tests.core.format.mds.values import VALUES
 
 from streaming_core._columns import Fixed, Objects, Ragged
-from streaming_core._format import Shard, gather, open_shard
+from streaming_core._format import Shard, gather, gather_none, open_shard
 from streaming_core._format._mds import Encoding, Int, mds_encodings
-from streaming_core._format._text import JSONColumns, XSVColumns, shard_meta
+from streaming_core._format._text import JSONColumns, XSVColumns, open_text_shard, shard_meta
 from streaming_core._index import FileInfo, ShardFormat, ShardInfo, ShardSchema
 from streaming_core.errors import MissingColumnError, SchemaError
 
@@ -248,3 +249,57 @@ def test_names_of_columns_are_no_code() -> None:
     sample = {name: i for i, name in enumerate(sorted(names))}
     shard = shard_of(dict.fromkeys(names, "int"), [sample])
     assert gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1).rows() == [sample]
+
+
+@given(st.data())
+def test_text_shards_give_numbers_in_arrays(data: st.DataObject) -> None:
+    """Where all fit one, and with the values and types of single rows whatever they are."""
+    ints = st.integers(-(2**63), 2**63 - 1) if data.draw(st.booleans()) else st.integers()
+    values = data.draw(st.lists(st.tuples(ints | st.booleans(), st.floats()), min_size=1))
+    encodings = {"f": "float", "i": "int", "t": "str"}
+    columns: list[Any] = [JSONColumns(encodings), XSVColumns(encodings, format="tsv")]
+    for kind in columns:
+        lines = [kind.encode({"f": f, "i": i, "t": "é"}) for i, f in values]
+        start = len(kind.header())
+        config = kind.config(compression=None, hashes=(), size_limit=None)
+        meta = shard_meta([len(line) for line in lines], start=start, config=config)
+        raw = kind.header() + b"".join(lines)
+        schema = ShardSchema(kind.format, tuple(encodings), tuple(encodings.values()), newline="\n")
+        info = ShardInfo(0, len(lines), schema, FileInfo("shard", len(raw), {}))
+        shard = open_text_shard(info, raw, meta)
+        rows = np.arange(len(lines))[::-1].copy()
+        found = gather([(shard, rows, slice(0, len(rows)))], len(rows))
+        assert_rows(found, [shard.row(row) for row in rows.tolist()])
+        assert isinstance(found["f"], Fixed)
+        plain = all(type(shard.row(row)["i"]) is int for row in rows.tolist())
+        small = all(-(2**63) <= i < 2**63 for i, _ in values)
+        assert isinstance(found["i"], Fixed) == (plain and small)
+        only = gather([(shard, rows[:1], slice(0, 1))], 1, ["t"])
+        assert only.rows() == [{"t": "é"}]
+
+
+def test_a_slice_of_texts_decodes_its_own_bytes_only() -> None:
+    """Neither those of the others are looked at, nor decoded."""
+    texts = [f"{i:010d}" for i in range(20_001)]
+    shard = shard_of({"t": "str"}, [{"t": text} for text in texts])
+    whole = gather([(shard, np.arange(20_001), slice(0, 20_001))], 20_001)["t"]
+    tracemalloc.start()
+    for at in (5, 19_999):
+        assert whole.slice(at, at + 2).to_list() == texts[at : at + 2]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50_000
+
+
+@pytest.mark.parametrize("encoding", sorted(VALUES))
+def test_no_samples_have_columns_of_the_same_type(encoding: str) -> None:
+    """Each encoding has a column of no values, of the type and shape of some where it has one."""
+    none = gather_none(shard_schema({"x": encoding}))["x"]
+    assert len(none) == len(none.to_list()) == 0
+    if encoding in {"int", "float32", "ndarray:int16:2,3"}:
+        assert isinstance(none, Fixed)
+
+
+def shard_schema(columns: dict[str, str]) -> ShardSchema:
+    """Return the schema of MDS shards with the columns."""
+    return ShardSchema("mds", tuple(columns), tuple(columns.values()), (None,) * len(columns))

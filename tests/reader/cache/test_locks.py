@@ -112,3 +112,46 @@ def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
     assert list((local / ".streaming/parts").iterdir()) == []
     assert ids(cache.open(0, timeout=10)) == expected(made, 0)
     os.kill(child_pid.value, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+def test_a_fork_while_a_lock_is_closed_does_not_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No fork comes between forgetting a descriptor and closing it."""
+    path = str(tmp_path / "lock")
+    held = lock_file(path, _soon(), "testing")
+    closing, forked, done = threading.Event(), threading.Event(), threading.Event()
+    really = os.close
+
+    def slow(number: int) -> None:
+        if number == held_number:
+            closing.set()
+            forked.wait(0.5)
+        really(number)
+
+    held_number = held.number
+    pids: list[int] = []
+    read, write = os.pipe()
+
+    def fork() -> None:
+        closing.wait(_SECONDS)
+        pid = os.fork()
+        if not pid:
+            really(write)
+            os.read(read, 1)
+            os._exit(0)
+        pids.append(pid)
+        forked.set()
+        done.set()
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    monkeypatch.setattr(os, "close", slow)
+    held.close()
+    assert done.wait(_SECONDS)
+    assert is_free(path)
+    really(write)
+    thread.join()
+    os.waitpid(pids[0], 0)
+    really(read)

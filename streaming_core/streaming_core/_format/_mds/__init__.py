@@ -2,12 +2,12 @@
 
 from streaming_core._format._mds._arrays import DTYPE_CODES, ArrayEncoding, array_header, as_array
 from streaming_core._format._mds._encoding import Encoding, came
-from streaming_core._format._mds._gather import gather_mds
+from streaming_core._format._mds._gather import gather_mds, no_mds
 from streaming_core._format._mds._objects import Str
 from streaming_core._format._mds._record import MDSColumns, config_bytes, encode_value
 from streaming_core._format._mds._registry import mds_encodings
 from streaming_core._format._mds._scalars import Int, Scalar
-from streaming_core._format._mds._shard import MDSShard, shard_header
+from streaming_core._format._mds._shard import MDSShard, columns_of, shard_header
 from streaming_core._format._mds._values import DECODE_ERRORS
 
 __all__ = [
@@ -23,9 +23,11 @@ __all__ = [
     "array_header",
     "as_array",
     "came",
+    "columns_of",
     "config_bytes",
     "encode_value",
     "gather_mds",
     "mds_encodings",
+    "no_mds",
     "shard_header",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from streaming_core._columns import Column, Columns, Fixed
-from streaming_core._format._mds._places import Places, read_column
+from streaming_core._format._mds._places import Places, empty_column, read_column
 from streaming_core._format._mds._spots import ends, memory_of, run_of, starts_of_size, taken
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming_core._format._mds._shard import MDSShard
     from streaming_core._format._parts import Parts
 
-__all__ = ["gather_mds"]
+__all__ = ["gather_mds", "no_mds"]
 
 _NARROW: Final = 1024
 """Records up to this size are copied whole, and then cut into columns."""
@@ -43,6 +43,12 @@ def gather_mds(
     else:
         found = _of_one_size(parts, columns, wanted, copy=copy)
     return Columns(parts.length, dict(zip(names, found, strict=True)))
+
+
+def no_mds(columns: MDSColumns) -> Columns:
+    """Return the columns of no samples, with their types and shapes where all samples have one."""
+    triples = zip(columns.names, columns.encodings, columns.layouts, strict=True)
+    return Columns(0, {name: empty_column(encoding, layout) for name, encoding, layout in triples})
 
 
 # --- records of one size --------------------------------------------------------------------------

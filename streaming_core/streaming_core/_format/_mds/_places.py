@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming_core._format._memory import Memory
     from streaming_core._format._parts import Parts
 
-__all__ = ["Places", "read_column"]
+__all__ = ["Places", "empty_column", "read_column"]
 
 _LARGE: Final = 4096
 """Values of this size on average stay where they are until someone wants them in one piece."""
@@ -89,6 +89,19 @@ def read_column(places: Places, name: str, encoding: Encoding, layout: Layout | 
         if column is not None:
             return column
     return _decoded(places, name, encoding)
+
+
+def empty_column(encoding: Encoding, layout: Layout | None) -> Column:
+    """Return the column that `read_column` returns, of no values."""
+    if layout is not None:
+        return Fixed(np.empty((0, *layout.shape), layout.dtype), layout.item)
+    if type(encoding) is Bytes:
+        return Ragged(b"", np.zeros(1, np.int64), "bytes")
+    if type(encoding) is Str:
+        return Ragged(b"", np.zeros(1, np.int64), "str")
+    if type(encoding) is ArrayEncoding and encoding.dtype is not None:
+        return Ragged(bytearray(), np.zeros(1, np.int64), "array", encoding.dtype)
+    return Objects([])
 
 
 def _decoded(places: Places, name: str, encoding: Encoding) -> Objects:

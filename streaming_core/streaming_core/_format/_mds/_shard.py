@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming_core._index import ShardInfo, ShardSchema
     from streaming_core._store import Buffer
 
-__all__ = ["MDSShard", "shard_header"]
+__all__ = ["MDSShard", "columns_of", "shard_header"]
 
 _WORD: Final = 4
 
@@ -67,7 +67,7 @@ class MDSShard(Shard):
         view = memoryview(data)
         view = view.cast("B") if view.nbytes else memoryview(b"")
         schema = info.schema
-        self.columns = _columns_of(schema)
+        self.columns = columns_of(schema)
         unsafe = self.columns.unsafe()
         if unsafe and not allow_unsafe:
             msg = (
@@ -123,7 +123,7 @@ def _all_of_size(offsets: NDArray[np.uint32], size: int) -> bool:
     return bool((np.diff(offsets) == size).all())
 
 
-def _columns_of(schema: ShardSchema) -> MDSColumns:
+def columns_of(schema: ShardSchema) -> MDSColumns:
     """Return the columns of `schema`, the same object for equal ones."""
     names, texts = schema.column_names, schema.column_encodings
     # A user may register another class under the same name.

@@ -43,12 +43,14 @@ class TextShard(Shard):
     it. Keeps `data` and `meta` alive, and copies neither.
     """
 
-    __slots__ = ("_columns",)
+    __slots__ = ("_columns", "encodings")
 
     def __init__(self, info: ShardInfo, data: Buffer, meta: Buffer) -> None:
         """Check `meta` and the header line of `data`, the raw files of the shard `info`."""
         view = _flat(data)
         self._columns = text_columns(info.schema)
+        self.encodings = self._columns.columns
+        """The type of each column by its name, in the order of a sample's keys."""
         header = self._columns.header()
         came = bytes(view[: len(header)])
         if came != header:
