@@ -159,7 +159,11 @@ class Epochs:
                 f"{size} here; it belongs to more data, or to other weights"
             )
             raise CheckpointError(msg)
-        self.shared.set(position)
+        worker = torch_worker()
+        if worker is None:
+            self.shared.set(position)
+        else:
+            self.shared.set(position, run=worker.run, worker=worker.worker)
 
     def _facts(self, world: World) -> dict[str, Any]:
         """Return what the order depends on beyond what a checkpoint restores."""

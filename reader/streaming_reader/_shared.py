@@ -86,10 +86,14 @@ class SharedBlock:
 
     # --- epochs -----------------------------------------------------------------------------------
 
-    def set(self, position: Position) -> None:
-        """Let the next iteration begin at `position`; those that were begun go on as they are."""
+    def set(self, position: Position, *, run: int | None = None, worker: int = 0) -> None:
+        """Let the next iteration begin at `position`; those that were begun go on as they are.
+
+        Workers of one `run` may each set the same, which then counts once.
+        """
         self._words[:6] = [*_numbers(position), 1]
-        self._words[6] += 1
+        self._words[6] = (uuid.uuid4().int if run is None else run) & ((1 << 62) - 1)
+        self._begun[worker % _WORKERS] = 0
 
     def jump(self, epoch: int) -> None:
         """Let the next iteration begin `epoch` from its start, with the order's settings kept."""
@@ -107,29 +111,35 @@ class SharedBlock:
 
     @property
     def _records(self) -> NDArray[np.int64]:
-        """The last iterations: number of `set`s before, epoch and so on, and the key, for each."""
+        """The last iterations: where each begins, what was `set` before, and its key."""
         first = _HEAD + _WORKERS
         return self._words[first : first + _RECORDS * _HEAD].reshape(_RECORDS, _HEAD)
 
-    @property
-    def _epochs(self) -> NDArray[np.int64]:
-        """The epochs of the iterations begun since `set`."""
+    def _snapshot(self) -> NDArray[np.int64]:
+        """Return the records that are whole, as they are at one moment."""
         records = self._records
-        epochs: NDArray[np.int64] = records[
-            (records[:, _KEY] != 0) & (records[:, _SETS] == self._words[6]), 0
-        ]
-        return epochs
+        keys = records[:, _KEY].copy()  # read first, as they are written last
+        copy = records.copy()
+        whole: NDArray[np.int64] = copy[(keys != 0) & (records[:, _KEY] == keys)]
+        return whole
+
+    def _last(self, records: NDArray[np.int64]) -> int:
+        """Return the last epoch that was begun since `set`, or -1."""
+        return int(records[records[:, _SETS] == self._words[6], 0].max(initial=-1))
+
+    def _next(self, records: NDArray[np.int64]) -> Position:
+        return self.at(max(int(self._words[0]), self._last(records) + 1))
 
     @property
     def next_epoch(self) -> int:
         """The epoch that an iteration begun now would give."""
-        return max(int(self._words[0]), int(self._epochs.max(initial=-1)) + 1)
+        return self._next(self._snapshot()).epoch
 
     @property
     def current(self) -> Position | None:
         """Where the iteration that was begun last began, or None if none was since `set`."""
-        epochs = self._epochs
-        return self.at(int(epochs.max())) if len(epochs) else None
+        last = self._last(self._snapshot())
+        return None if last < 0 else self.at(last)
 
     def at(self, epoch: int) -> Position:
         """Return where `epoch` begins, which is within it only if it is the one that was set."""
@@ -143,11 +153,14 @@ class SharedBlock:
         that has no other workers.
         """
         self._iterations += 1
-        return uuid.uuid4().hex if run is None else f"{run}:{self._iterations}"
+        if run is None:
+            return uuid.uuid4().hex
+        # A run has its seed, and with it its name, from a checkpoint where torchdata resumes it.
+        return f"{run}:{self._iterations}:{int(self._words[6])}"
 
     def announce(self, iteration: str) -> Position:
         """Settle now where an iteration begins whose workers may begin it later."""
-        return self._record(_key(iteration), self.at(self.next_epoch))
+        return self._record(_key(iteration), self._next(self._snapshot()))
 
     def begin(self, *, worker: int, iteration: str) -> Position:
         """Return where an iteration begins: all workers that name the same one get the same.
@@ -156,18 +169,18 @@ class SharedBlock:
         already begins the next one of that name, as happens to all where torch's seed, which names
         a run, is set anew before each epoch.
         """
-        key = _key(iteration)
-        found = self._found(key)
-        begun = self._begun[worker % _WORKERS]
-        if found is None or begun == _mark(key, found):
-            found = self._record(key, self.at(self.next_epoch))
+        key, records = _key(iteration), self._snapshot()
+        # Whoever does not see that another has begun it does not see the epoch taken, either.
+        found = _found(records, key)
+        if found is None or self._begun[worker % _WORKERS] == _mark(key, found):
+            found = self._record(key, self._next(records))
         self._begun[worker % _WORKERS] = _mark(key, found)
         return found
 
     def skip(self, *, worker: int, iteration: str) -> Position:
         """Let `worker` go on to the next epoch, because the one it began has nothing left."""
         key = _key(iteration)
-        found = self._found(key)
+        found = _found(self._snapshot(), key)
         if found is None or self._begun[worker % _WORKERS] == _mark(key, found):
             epoch = self.start.epoch if found is None else found.epoch
             found = self._record(key, self.at(epoch + 1))
@@ -187,14 +200,6 @@ class SharedBlock:
         record[_SETS] = self._words[6]
         record[_KEY] = key
         return position
-
-    def _found(self, key: int) -> Position | None:
-        record = self._records[key % _RECORDS]
-        while record[_KEY] == key:
-            copy = record.copy()
-            if copy[_KEY] == key == record[_KEY]:
-                return _position(copy[:5])
-        return None
 
     # --- counters ---------------------------------------------------------------------------------
 
@@ -257,6 +262,11 @@ class SharedBlock:
 def _key(iteration: str) -> int:
     digest = hashlib.blake2b(iteration.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1 | 1  # positive, and never 0
+
+
+def _found(records: NDArray[np.int64], key: int) -> Position | None:
+    same = records[records[:, _KEY] == key]
+    return _position(same[0, :5]) if len(same) else None
 
 
 def _mark(key: int, position: Position) -> int:

@@ -162,8 +162,7 @@ class StreamingDataset(Surface):
         )
         arrays = order_arrays(self.streams)
         self._epochs = Epochs(self._catalogue, weights, order, arrays, replication, batch_size)
-        self._divider: Divider | None = None
-        """Who divides the samples, as a worker is told that cannot find out."""
+        self._divider: Divider | None = None  # as a worker is told that cannot find out
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[StreamingDataset]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -369,10 +368,9 @@ class StreamingDataset(Surface):
         """Return a JSON-able checkpoint of the epoch that was begun last.
 
         Args:
-            num_samples: Samples of all ranks that training has had; the loader counts them. None
-                means that none was since the epoch was begun or resumed.
-            from_beginning: Whether they are counted from the beginning of the epoch, rather than
-                from where it was resumed.
+            num_samples: Samples of all ranks that training has had; None if none since the epoch
+                was begun or resumed.
+            from_beginning: Whether they count from the epoch's beginning, not where it was resumed.
             finished: Whether the epoch is over, though samples may have been left out at its end.
         """
         return self._epochs.state(

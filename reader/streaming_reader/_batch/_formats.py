@@ -47,7 +47,7 @@ def as_format(columns: Batch, format: BatchFormat, ragged: RaggedForm = "list") 
     """Return the samples in the format; `ragged` concerns torch and numpy only.
 
     Raises:
-        SchemaError: There is no such format, or it cannot hold the values, or samples of different columns.
+        SchemaError: There is no such format, or it cannot hold the values or differing columns.
         MissingExtraError: It needs a package that is not installed.
     """
     check_format(format, ragged)
