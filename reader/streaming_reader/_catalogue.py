@@ -98,15 +98,19 @@ class Catalogue:
         if not 0 <= shard < self.num_shards:
             msg = f"shard {shard} is out of range: there are {self.num_shards}, counted from 0"
             raise IndexError(msg)
+        stream, number = self._in_stream(shard)
+        return self.caches[stream], number
+
+    def _in_stream(self, shard: int) -> tuple[int, int]:
         if len(self.caches) == 1:
-            return self.caches[0], shard
+            return 0, shard
         stream = int(np.searchsorted(self.shard_offsets, shard, side="right")) - 1
-        return self.caches[stream], shard - int(self.shard_offsets[stream])
+        return stream, shard - int(self.shard_offsets[stream])
 
     def info(self, shard: int) -> ShardInfo:
         """Return what the index says of `shard`."""
-        stream = int(np.searchsorted(self.shard_offsets, shard, side="right")) - 1
-        return self.tables[stream].shard(shard - int(self.shard_offsets[stream]))
+        stream, number = self._in_stream(shard)
+        return self.tables[stream].shard(number)
 
     def is_local(self, shard: int) -> bool:
         """Tell whether opening it needs no download."""
@@ -134,8 +138,8 @@ class Catalogue:
 
     def weight(self, shard: int) -> int:
         """Return the bytes of its decompressed data."""
-        stream = int(np.searchsorted(self.shard_offsets, shard, side="right")) - 1
-        return int(self.tables[stream].raw_bytes[shard - int(self.shard_offsets[stream])])
+        stream, number = self._in_stream(shard)
+        return int(self.tables[stream].raw_bytes[number])
 
     def describe(self, shard: int) -> str:
         """Return its name and where it comes from."""

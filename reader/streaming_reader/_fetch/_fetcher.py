@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from streaming_core.errors import WaitTimeoutError
@@ -77,15 +77,14 @@ class Fetcher:
         self._timeout = timeout
         self._budget = budget
         self._changed = threading.Condition()
-        self._queue: deque[int] = deque()
+        self._queue: OrderedDict[int, None] = OrderedDict()
+        """What to fetch or to warm, each once, the next one first."""
         self._jobs: dict[int, _Job] = {}
         self._threads: list[threading.Thread] = []
         self._held = 0
         """Bytes of what was begun and not yet taken."""
         self._urgent: int | None = None
         """What the consumer waits for; it need not fit the budget."""
-        self._queued: set[int] = set()
-        """What is in the queue."""
         self._warmed: set[int] = set()
         """What was fetched or warmed so far, or is about to be."""
         self._warm: dict[int, int] = {}
@@ -106,9 +105,8 @@ class Fetcher:
         with self._changed:
             self._jobs.update(jobs)
             # One that was to be warmed, and was evicted meanwhile, is in the queue already.
-            work = [shard for shard in (*missing, *cold) if shard not in self._queued]
-            self._queue.extend(work)
-            self._queued.update(work)
+            for shard in (*missing, *cold):
+                self._queue.setdefault(shard)
             self._start_threads()
             self._changed.notify_all()
 
@@ -178,9 +176,8 @@ class Fetcher:
     def _hurry(self, shard: int) -> None:
         """Let a shard that is waited for be the next to be fetched, whatever is held already."""
         self._urgent = shard
-        if shard in self._queue and self._queue[0] != shard:
-            self._queue.remove(shard)
-            self._queue.appendleft(shard)
+        if shard in self._queue:
+            self._queue.move_to_end(shard, last=False)
         self._changed.notify_all()
 
     def close(self) -> None:
@@ -190,7 +187,6 @@ class Fetcher:
         with self._changed:
             self._closed = True
             self._queue.clear()
-            self._queued.clear()
             self._jobs.clear()
             self._changed.notify_all()
 
@@ -198,9 +194,8 @@ class Fetcher:
         """Return what to fetch or to warm next, waiting for work and for room; None at the end."""
         with self._changed:
             while not self._closed:
-                if self._queue and self._has_room(self._queue[0]):
-                    shard = self._queue.popleft()
-                    self._queued.discard(shard)
+                if self._queue and self._has_room(next(iter(self._queue))):
+                    shard, _ = self._queue.popitem(last=False)
                     job = self._jobs.get(shard)
                     self._held += job.weight if job else 0
                     return shard, job
