@@ -12,6 +12,7 @@ from dataclasses import astuple
 from typing import get_args
 
 import numpy as np
+
 from streaming_reader._order import (
     EpochPlan,
     OrderConfig,
