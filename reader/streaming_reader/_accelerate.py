@@ -40,6 +40,7 @@ def placed(loader: Any, batches: Any, tally: Tally) -> Iterator[Any]:  # noqa: A
             following = next(batches, _END)
             loader.end_of_dataloader = following is _END
             tally.samples = received
+            tally.finished = loader.end_of_dataloader
             yield batch
     finally:
         gradients._remove_dataloader(loader)  # noqa: SLF001 - there is no other way

@@ -87,6 +87,8 @@ def test_accelerates_own_checkpoints_hold_where_training_stands(accelerated: lis
     for found in accelerated:
         assert found["resumed"][0] == found["third"][3:]
         assert len(found["resumed"][1]) == len(found["third"])
+        first, after_the_end = found["lengths"]
+        assert first == after_the_end > 0
     assert _is_epoch([found["third"] for found in accelerated])
     assert _is_epoch([found["resumed"][1] for found in accelerated])
 

@@ -88,12 +88,20 @@ def prepared(out: str, folder: str) -> None:
         if taken == 3:
             accelerator.save_state(f"{out}/state")
     accelerator.load_state(f"{out}/state")
+    resumed = [[batch["id"].tolist() for batch in loader] for _ in range(2)]
+    # Batches of five leave some samples over, which are dropped: the epoch is over all the same.
+    dropping = StreamingDataset(local=folder, batch_size=5, shuffle=True)
+    short = accelerator.prepare(StreamingDataLoader(dropping, 5, drop_last=True))
+    lengths = [sum(1 for _ in short)]
+    short.load_state_dict(short.state_dict())
+    lengths.append(sum(1 for _ in short))
     found = {
         "length": len(loader),
         "epochs": epochs,
         "synced": synced,
         "third": third,
-        "resumed": [[batch["id"].tolist() for batch in loader] for _ in range(2)],
+        "resumed": resumed,
+        "lengths": lengths,
     }
     _note("prepared", out, found)
     accelerator.end_training()
