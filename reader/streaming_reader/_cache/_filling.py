@@ -132,10 +132,11 @@ class Filler:
     def publish(self, made: Made) -> None:
         """Let the finished parts appear."""
         places = self._shelf.places
-        for path, basename in made.parts:
-            places.publish(path, basename)
+        # First, so that dying in between leaves less than is counted.
         for basename in made.leave:
             places.remove(basename)
+        for path, basename in made.parts:
+            places.publish(path, basename)
 
     def expand_here(self, info: ShardInfo) -> list[memoryview] | None:
         """Return a shard's decompressed files in memory from compressed ones in the folder.

@@ -251,6 +251,7 @@ class CacheGroup:
     ) -> None:
         """Let `act` bring a shard into place, after as much was removed as its bytes need."""
         with self.held(deadline) as held:
+            held.settle()  # others may have died with their files in place since room was made
             page = held.page(shelf)
             # Counted while it is not there yet: dying in between counts too much, never too little.
             page.set(shard, entry._replace(state=State.FETCHING))

@@ -7,7 +7,7 @@ a descriptor.
 """
 
 # Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
-# ruff: noqa: PTH103, PTH105, PTH108
+# ruff: noqa: PTH103
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streaming_core._store._os_errors import mapped_errors
-from streaming_reader._cache._locks import FileHandle, lock_file, try_lock
+from streaming_reader._cache._locks import FileHandle, lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -31,7 +31,9 @@ __all__ = ["Entry", "Ledger", "Page", "State"]
 
 _MAGIC: Final = b"SCLEDGER"
 _VERSION: Final = 1
-_HEADER: Final = struct.Struct("<8sII32sq8x")
+_HEADER: Final = struct.Struct("<8sII32sq")
+_LOOKED: Final = struct.Struct("<q")
+_START: Final = _HEADER.size + _LOOKED.size
 _RECORD: Final = struct.Struct("<qqqQ")
 _DTYPE: Final = np.dtype(
     [("state", "<i8"), ("last_use", "<i8"), ("changed", "<i8"), ("digest", "<u8")]
@@ -79,7 +81,7 @@ class Ledger:
     @property
     def nbytes(self) -> int:
         """The size of the file."""
-        return _HEADER.size + self._num_shards * _RECORD.size
+        return _START + self._num_shards * _RECORD.size
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -120,45 +122,28 @@ class Ledger:
             WaitTimeoutError: Somebody else held it until `deadline`.
             StoreError: It cannot be written.
         """
-        handle, is_new = self._taken(deadline)
+        handle = self._taken(deadline)
         try:
-            yield Page(handle.number, self._num_shards, is_new=is_new)
+            yield Page(handle.number, self._num_shards)
         finally:
             handle.close()
 
-    def _taken(self, deadline: float) -> tuple[FileHandle, bool]:
-        """Return the ledger, open and locked, and whether it was made just now."""
+    def _taken(self, deadline: float) -> FileHandle:
+        """Return the ledger, open and locked."""
         folder, name = os.path.split(self.path)
         with mapped_errors(f"the cache's control folder {folder}", name, "lock"):
             os.makedirs(folder, exist_ok=True)
             handle = lock_file(self.path, deadline, f"changing the ledger {self.path}")
             try:
-                if self._fits(handle.number):
-                    return handle, False
-                # Others may have the old file open, so it is replaced and not cut.
-                fresh = self._made(self.path + ".new")
+                if not self._fits(handle.number):
+                    os.ftruncate(handle.number, 0)
+                    # Written out, so that a full disk is met here. Who dies here leaves a file of
+                    # another size, which the next one makes anew.
+                    _write(handle.number, self._header() + bytes(self.nbytes - _HEADER.size), 0)
             except BaseException:
                 handle.close()
                 raise
-            handle.close()
-            return fresh, True
-
-    def _made(self, path: str) -> FileHandle:
-        """Return a new ledger in place, open and locked; the caller holds the lock on the old."""
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-        fresh = FileHandle(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        try:
-            try_lock(fresh)
-            # Written out, so that a full disk is met here.
-            _write(fresh.number, self._header() + bytes(self._num_shards * _RECORD.size), 0)
-            os.replace(path, self.path)
-        except BaseException:
-            fresh.close()
-            with suppress(OSError):
-                os.unlink(path)
-            raise
-        return fresh
+            return handle
 
     def _fits(self, handle: int) -> bool:
         """Tell whether the open file is a ledger of this data set."""
@@ -172,7 +157,7 @@ class Ledger:
 
     @staticmethod
     def _offset(shard: int) -> int:
-        return _HEADER.size + shard * _RECORD.size
+        return _START + shard * _RECORD.size
 
     def _entry(self, handle: int, shard: int) -> Entry:
         return _unpacked(os.pread(handle, _RECORD.size, self._offset(shard)))
@@ -181,28 +166,34 @@ class Ledger:
 class Page:
     """The ledger while it is held."""
 
-    __slots__ = ("_handle", "_num_shards", "is_new")
+    __slots__ = ("_handle", "_num_shards")
 
-    def __init__(self, handle: int, num_shards: int, *, is_new: bool = False) -> None:
+    def __init__(self, handle: int, num_shards: int) -> None:
         self._handle = handle
         self._num_shards = num_shards
-        self.is_new = is_new
-        """Whether it was made just now, so that it knows nothing."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has compared it with its folder since it was made.
+
+        Said by the file: whoever made it may have died before comparing, or had no limit to keep.
+        """
+        return os.pread(self._handle, _LOOKED.size, _HEADER.size) == bytes(_LOOKED.size)
 
     def get(self, shard: int) -> Entry:
         """Return what is said of a shard."""
-        at = _HEADER.size + shard * _RECORD.size
+        at = _START + shard * _RECORD.size
         return _unpacked(os.pread(self._handle, _RECORD.size, at))
 
     def set(self, shard: int, entry: Entry) -> None:
         """Say something of a shard."""
         state = entry.size << _SIZE_SHIFT | entry.state
         data = _RECORD.pack(state, entry.last_use, entry.changed, entry.digest)
-        _write(self._handle, data, _HEADER.size + shard * _RECORD.size)
+        _write(self._handle, data, _START + shard * _RECORD.size)
 
     def columns(self) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]:
         """Return state, size and last use of every shard; changing them changes nothing."""
-        data = os.pread(self._handle, self._num_shards * _RECORD.size, _HEADER.size)
+        data = os.pread(self._handle, self._num_shards * _RECORD.size, _START)
         records = np.frombuffer(data, _DTYPE)
         states = np.minimum(records["state"] & _STATE_MASK, int(State.PRESENT)).astype(np.int8)
         sizes = np.maximum(records["state"] >> _SIZE_SHIFT, 0)
@@ -213,12 +204,13 @@ class Page:
 
         What is being fetched stays so.
         """
-        data = os.pread(self._handle, self._num_shards * _RECORD.size, _HEADER.size)
+        data = os.pread(self._handle, self._num_shards * _RECORD.size, _START)
         records = np.frombuffer(data, _DTYPE).copy()
         states = records["state"] & _STATE_MASK
         found = np.where(sizes > 0, sizes << _SIZE_SHIFT | int(State.PRESENT), int(State.ABSENT))
         records["state"] = np.where(states == State.FETCHING, records["state"], found)
-        _write(self._handle, records.tobytes(), _HEADER.size)
+        _write(self._handle, records.tobytes(), _START)
+        _write(self._handle, _LOOKED.pack(1), _HEADER.size)
 
 
 def _unpacked(data: bytes) -> Entry:

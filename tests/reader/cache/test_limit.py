@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +24,13 @@ from tests.reader.cache.making import (
     ordinary_files,
 )
 
+from streaming_core._store import LocalStore
 from streaming_core.errors import SchemaError
 from streaming_core.testing import FaultStore
 from streaming_reader._cache import CacheGroup
 from streaming_reader._cache._group import coldest_first
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from streaming_reader._cache._ledger import Entry, Ledger, State
+from streaming_reader._cache._places import Places
 
 
 @pytest.fixture
@@ -103,6 +105,73 @@ def test_files_that_were_there_before_count(made: Made, tmp_path: Path) -> None:
     assert _usage(group) > limit
     assert ids(cache.open(2)) == expected(made, 2)
     assert folder_bytes(local) <= limit
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["a new job", "a running job"])
+def test_a_ledger_whose_maker_died_at_once_is_not_believed(
+    made: Made, tmp_path: Path, *, known: bool
+) -> None:
+    """Files count although the ledger was lost and whoever made a new one never looked for them."""
+    local = tmp_path / "local"
+    limit = _tight(made)
+    cache = made.cache(local, group=CacheGroup(limit), max_open=2)
+    for shard in range(4):
+        cache.open(shard)
+    if not known:
+        cache = made.cache(local, group=CacheGroup(limit), max_open=2)
+    ledger = Places(str(local)).ledger
+    Path(ledger).unlink()
+    with Ledger(ledger, made.num_shards, made.table.fingerprint()).locked(time.monotonic() + 9):
+        pass  # and dies
+    cache.open(5)
+    assert folder_bytes(local) <= limit
+    assert _usage(cache.group or CacheGroup(1)) == folder_bytes(local)
+
+
+def test_files_count_whose_maker_died_after_room_was_made(made: Made, tmp_path: Path) -> None:
+    """Another's shard may appear, and the other die, between making room and publishing."""
+    local = tmp_path / "local"
+    limit = _tight(made)
+    group = CacheGroup(limit)
+    cache = made.cache(local, group=group, max_open=2)
+    for shard in range(3):
+        cache.open(shard)
+
+    class _OthersDieMeanwhile(LocalStore):
+        def stream(self, key: str, **options: Any) -> Any:
+            for name in ("shard.00007.mds", "shard.00008.mds"):
+                shutil.copy(made.folder / name, local / name)
+                number = int(name[6:11])
+                size = (local / name).stat().st_size
+                with group.held(time.monotonic() + 9) as held:
+                    held.pages[0].set(number, Entry(State.FETCHING, size))
+            return super().stream(key, **options)
+
+    remote = _OthersDieMeanwhile(made.folder, False)
+    made.cache(local, remote=remote, group=group, max_open=2).open(5)
+    assert folder_bytes(local) <= limit
+
+
+def test_who_dies_while_a_kept_zip_goes_leaves_no_more_than_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed file that is not to stay is gone before what it expands to is in place."""
+    made = make(tmp_path / "remote", compression="zstd")
+    local = tmp_path / "local"
+    made.cache(local, keep_zip=True).open(0)
+    info = made.table.shard(0)
+    (local / info.raw.basename).unlink()
+    publish = Places.publish
+
+    def publish_and_die(places: Places, part: str, basename: str) -> None:
+        publish(places, part, basename)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Places, "publish", publish_and_die)
+    group = CacheGroup(_tight(made))
+    with pytest.raises(KeyboardInterrupt):
+        made.cache(local, group=group).open(0)
+    assert ordinary_files(local) == {info.raw.basename}
 
 
 def test_a_group_is_one_limit_for_several_folders(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from streaming_core.errors import OrderError
-from streaming_reader._order._shuffle import _order_of, cut, shuffled
+from streaming_reader._order._shuffle import _order_of, _say_narrow, cut, shuffled
 
 SIZES = np.array([5, 3, 7, 4])
 EXAMPLES = {
@@ -102,6 +102,7 @@ def test_a_block_that_is_too_small_is_refused(algo: str, block: int) -> None:
 
 def test_shards_longer_than_the_block_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """Py1e says once, not for every node and epoch, that they are shuffled within themselves."""
+    _say_narrow.cache_clear()  # another test may have heard of the same block
     with caplog.at_level(logging.WARNING, "streaming_core.reader"):
         for epoch in range(3):
             shuffled("py1e", np.array([50, 50]), groups=2, seed=0, epoch=epoch, block=9)
