@@ -10,6 +10,7 @@ import numpy as np
 import xxhash
 
 from streaming_reader._cache import Counts, touch_pages
+from streaming_reader._located import Locator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from streaming_core._format import Shard
     from streaming_core._index import ShardInfo, ShardTable
     from streaming_reader._cache import ShardCache
+    from streaming_reader._located import Located
 
 __all__ = ["Catalogue"]
 
@@ -75,10 +77,13 @@ class Catalogue:
 
     # --- samples ----------------------------------------------------------------------------------
 
-    def locate(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return shard and row of each sample; the ids must be in range."""
-        shards = np.searchsorted(self.shard_starts, ids, side="right") - 1
-        return shards, ids - self.shard_starts[shards]
+    def locate(self, ids: NDArray[np.int64]) -> Located:
+        """Return where each sample lies; the ids must be in range."""
+        return self._locator(ids)
+
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.shard_starts)
 
     @cached_property
     def _starts_list(self) -> list[int]:
@@ -115,7 +120,7 @@ class Catalogue:
     def is_local(self, shard: int) -> bool:
         """Tell whether opening it needs no download."""
         cache, number = self.place(shard)
-        return cache.has(number)
+        return cache.is_near(number)
 
     def open(self, shard: int) -> Shard:
         """Return it, downloaded first if it must be."""

@@ -14,7 +14,8 @@ from streaming_core._columns import Columns, iterate_rows
 from streaming_core._format import gather, gather_none
 from streaming_core.errors import StreamingError
 from streaming_reader._batch import Mixed, as_format
-from streaming_reader._fetch import Fetcher, first_uses
+from streaming_reader._fetch import Fetcher
+from streaming_reader._located import Located, compact, first_uses
 from streaming_reader._shared import COUNTERS
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from streaming_reader._batch import Batch, BatchFormat, RaggedForm
     from streaming_reader._catalogue import Catalogue
 
-__all__ = ["Feed", "decode", "decode_any", "decode_as", "decode_rows"]
+__all__ = ["Feed", "decode", "decode_any", "decode_as", "decode_list"]
 
 _T = TypeVar("_T")
 
@@ -40,45 +41,48 @@ _AT: Final = {name: at for at, name in enumerate(COUNTERS)}
 
 
 def decode(
-    source: Catalogue, get: Callable[[int], Shard], ids: NDArray[np.int64], *, copy: bool = True
+    source: Catalogue, get: Callable[[int], Shard], located: Located, *, copy: bool = True
 ) -> Columns:
-    """Return the samples `ids` in columns, in order, their shards had from `get`.
+    """Return samples in columns, in order, their shards had from `get`.
 
     Without `copy`, columns of rows that lie side by side may be read-only views of the shard.
 
     Raises:
         SchemaError: They have different columns.
     """
-    if not len(ids):
+    if not len(located):
         schemas = [schema for table in source.tables for schema in table.schemas]
         return gather_none(schemas[0]) if schemas else Columns(0, {})
-    shards, rows = source.locate(ids)
-    parts = [(get(number), rows[where], where) for number, where in _runs(shards)]
-    return gather(parts, len(ids), copy=copy)
+    distinct, which = compact(located.shards)
+    return gather([get(shard) for shard in distinct.tolist()], which, located.rows, copy=copy)
 
 
 def decode_any(
-    source: Catalogue, get: Callable[[int], Shard], ids: NDArray[np.int64], *, copy: bool = True
+    source: Catalogue, get: Callable[[int], Shard], located: Located, *, copy: bool = True
 ) -> Batch:
-    """Return the samples `ids` in columns as `decode` does, or as they are if theirs differ."""
-    if source.uniform or _have_same_names(source, ids):
-        return decode(source, get, ids, copy=copy)
-    return Mixed(list(decode_rows(source, get, ids, copy=copy)))
+    """Return samples in columns as `decode` does, or as they are if theirs differ."""
+    if source.uniform or _have_same_names(source, located):
+        return decode(source, get, located, copy=copy)
+    return Mixed(list(decode_rows(source, get, located, copy=copy)))
 
 
 def decode_as(
     source: Catalogue,
-    get: Callable[[int], Shard],
     ids: NDArray[np.int64],
     batch_format: BatchFormat,
     ragged: RaggedForm = "list",
 ) -> Any:  # noqa: ANN401 - the format's type
     """Return the samples `ids` in one batch; raises as `as_format`."""
-    return as_format(decode_any(source, get, ids), batch_format, ragged)
+    return as_format(decode_any(source, source.open, source.locate(ids)), batch_format, ragged)
 
 
-def _have_same_names(source: Catalogue, ids: NDArray[np.int64]) -> bool:
-    shards = first_uses(source.locate(ids)[0])
+def decode_list(source: Catalogue, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """Return the samples `ids`, whatever columns each has."""
+    return list(decode_rows(source, source.open, source.locate(ids))) if len(ids) else []
+
+
+def _have_same_names(source: Catalogue, located: Located) -> bool:
+    shards = first_uses(located.shards)
     streams = source.stream_per_shard[shards]
     stream_list: list[int] = streams.tolist()
     numbers: list[int] = (shards - source.shard_offsets[streams]).tolist()
@@ -90,34 +94,14 @@ def _have_same_names(source: Catalogue, ids: NDArray[np.int64]) -> bool:
 
 
 def decode_rows(
-    source: Catalogue, get: Callable[[int], Shard], ids: NDArray[np.int64], *, copy: bool = True
+    source: Catalogue, get: Callable[[int], Shard], located: Located, *, copy: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """Yield the samples `ids` in order, whatever columns each has."""
+    """Yield samples in order, whatever columns each has."""
     if source.uniform:
-        return iterate_rows(decode(source, get, ids, copy=copy))
-    shards, rows = source.locate(ids)
-    opened = {number: get(number) for number in first_uses(shards).tolist()}
-    pairs = zip(shards.tolist(), rows.tolist(), strict=True)
+        return iterate_rows(decode(source, get, located, copy=copy))
+    opened = {number: get(number) for number in first_uses(located.shards).tolist()}
+    pairs = zip(located.shards.tolist(), located.rows.tolist(), strict=True)
     return (opened[shard].row(row) for shard, row in pairs)
-
-
-def _runs(shards: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
-    """Yield each shard with the places that want it, in order of first use."""
-    if not len(shards):
-        return
-    if shards[0] == shards[-1] and (shards == shards[0]).all():
-        yield int(shards[0]), slice(0, len(shards))
-        return
-    order = np.argsort(shards, kind="stable")
-    ordered = shards[order]
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(shards)]])
-    firsts = order[starts[:-1]]
-    for i in np.argsort(firsts):
-        places = order[starts[i] : starts[i + 1]]
-        if places[-1] - places[0] + 1 == len(places):
-            yield int(ordered[starts[i]]), slice(int(places[0]), int(places[-1]) + 1)
-        else:
-            yield int(ordered[starts[i]]), places
 
 
 class Feed:
@@ -143,8 +127,8 @@ class Feed:
         self._fetcher = Fetcher(source, timeout=timeout)
         self._aside = np.zeros(0, np.int64)
         """The rest of a window, of which no shard is wanted yet."""
-        self._coming: deque[NDArray[np.int64]] = deque()
-        """Ids to come whose shards are wanted."""
+        self._coming: deque[Located] = deque()
+        """Samples to come whose shards are wanted."""
         self._pulled = 0
         """How many these are."""
         self._known = source.counts()
@@ -158,21 +142,20 @@ class Feed:
         """Yield sample after sample."""
         size = min(self._window, _FIRST)
         while True:
-            ids = self._take(size)
-            if not len(ids):
+            coming = self._take(size)
+            if not len(coming):
                 return
-            while len(ids):
-                count = self._arrived(ids)
-                yield from self._rows(ids[:count])
-                ids = ids[count:]
+            while len(coming):
+                count = self._arrived(coming)
+                yield from self._rows(coming.part(0, count))
+                coming = coming.part(count)
             size = min(self._window, size * 4)
 
     def ids(self) -> Iterator[int]:
         """Yield the ids instead of their samples, each when its shard is there."""
-        while len(ids := self._take(_FIRST)):
-            shards: list[int] = self._source.locate(ids)[0].tolist()
+        while len(coming := self._take(_FIRST)):
             last = -1
-            for sample, shard in zip(ids.tolist(), shards, strict=True):
+            for sample, shard in zip(coming.ids.tolist(), coming.shards.tolist(), strict=True):
                 if shard != last:
                     began = time.perf_counter_ns()
                     self._fetcher.get(shard)
@@ -190,55 +173,57 @@ class Feed:
         """
         most, together = max(1, self._joint // size), 1
         while True:
-            ids = self._take(together * size)
-            while len(ids):
-                count = self._arrived(ids) if len(ids) > size else len(ids)
+            coming = self._take(together * size)
+            while len(coming):
+                total = len(coming)
+                count = self._arrived(coming) if total > size else total
                 # Whole batches only, at least one, whether its shards are here or not.
-                count = len(ids) if count == len(ids) else max(size, count // size * size)
+                count = total if count == total else max(size, count // size * size)
                 if drop_last and count < size:
                     return
-                for batch in self._decoded(ids[:count], size):
+                for batch in self._decoded(coming.part(0, count), size):
                     if drop_last and len(batch) < size:
                         return
                     self._count("samples", len(batch))
                     self._count("batches", 1)
                     yield batch
-                ids = ids[count:]
+                coming = coming.part(count)
             if not self._coming and not self._pull(1):
                 return
             together = min(most, 2 * together)
 
-    def _decoded(self, ids: NDArray[np.int64], size: int) -> Iterator[Batch]:
-        """Yield the batches of `ids`, decoded together if that can be."""
-        if len(ids) > size and self._source.uniform:
+    def _decoded(self, located: Located, size: int) -> Iterator[Batch]:
+        """Yield the batches of some samples, decoded together if that can be."""
+        if len(located) > size and self._source.uniform:
             try:
-                columns = self._timed(decode, ids, copy=True)
+                columns = self._timed(decode, located, copy=True)
             except StreamingError:
                 pass  # one of them is broken: those before it are not
             else:
                 self._count("bytes_used", columns.nbytes)
-                for start in range(0, len(ids), size):
+                for start in range(0, len(located), size):
                     yield columns.slice(start, start + size)
                 return
-        for start in range(0, len(ids), size):
-            batch = self._timed(decode_any, ids[start : start + size], copy=True)
+        for start in range(0, len(located), size):
+            batch = self._timed(decode_any, located.part(start, start + size), copy=True)
             self._count("bytes_used", batch.nbytes)
             yield batch
 
-    def _rows(self, ids: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+    def _rows(self, located: Located) -> Iterator[dict[str, Any]]:
         try:
             if not self._source.uniform:
-                rows = self._timed(decode_rows, ids, copy=False)
+                rows = self._timed(decode_rows, located, copy=False)
             else:
-                columns = self._timed(decode, ids, copy=False)
+                columns = self._timed(decode, located, copy=False)
                 self._count("bytes_used", columns.nbytes)
                 rows = iterate_rows(columns)
         except StreamingError:
-            if len(ids) == 1:
+            if len(located) == 1:
                 raise
             # One of them is broken: those before it are not.
-            return chain.from_iterable(self._rows(ids[i : i + 1]) for i in range(len(ids)))
-        self._count("samples", len(ids))
+            each = (self._rows(located.part(i, i + 1)) for i in range(len(located)))
+            return chain.from_iterable(each)
+        self._count("samples", len(located))
         return rows
 
     def close(self) -> None:
@@ -251,19 +236,19 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, most: int) -> NDArray[np.int64]:
-        """Return the next ids, up to `most`, and want the shards of those beyond."""
+    def _take(self, most: int) -> Located:
+        """Return the next samples, up to `most`, and want the shards of those beyond."""
         self._pull(most + self._ahead)
-        taken: list[NDArray[np.int64]] = []
+        taken: list[Located] = []
         while self._coming and most:
             head = self._coming.popleft()
             if len(head) > most:
-                self._coming.appendleft(head[most:])
-                head = head[:most]
+                self._coming.appendleft(head.part(most))
+                head = head.part(0, most)
             taken.append(head)
             most -= len(head)
         self._pulled -= sum(map(len, taken))
-        return taken[0] if len(taken) == 1 else np.concatenate([np.zeros(0, np.int64), *taken])
+        return Located.joined(taken)
 
     def _pull(self, wanted: int) -> bool:
         """Want the shards of `wanted` ids to come, if there are so many; tell if there are any."""
@@ -275,23 +260,24 @@ class Feed:
                 if window is None:
                     break
                 self._aside = window
-            piece, self._aside = np.split(self._aside, [wanted - self._pulled])
+            count = wanted - self._pulled
+            piece, self._aside = self._source.locate(self._aside[:count]), self._aside[count:]
             self._coming.append(piece)
             self._pulled += len(piece)
-            shards, _ = self._source.locate(piece)
-            self._fetcher.want(first_uses(shards).tolist())
+            self._fetcher.want(first_uses(piece.shards).tolist())
         return self._pulled > 0
 
-    def _arrived(self, ids: NDArray[np.int64]) -> int:
-        """Return how many of `ids` can be had without waiting or failing, at least one."""
-        shards, _ = self._source.locate(ids)
-        late = [s for s in first_uses(shards).tolist() if not self._fetcher.ready(s)]
+    def _arrived(self, located: Located) -> int:
+        """Return how many samples can be had without waiting or failing, at least one."""
+        if not self._fetcher.at_work:
+            return len(located)
+        late = [s for s in first_uses(located.shards).tolist() if not self._fetcher.ready(s)]
         if not late:
-            return len(ids)
-        return max(1, int(np.flatnonzero(np.isin(shards, late))[0]))
+            return len(located)
+        return max(1, int(np.flatnonzero(np.isin(located.shards, late))[0]))
 
-    def _timed(self, make: Callable[..., _T], ids: NDArray[np.int64], *, copy: bool) -> _T:
-        """Decode `ids`, counting apart what was spent on waiting for shards."""
+    def _timed(self, make: Callable[..., _T], located: Located, *, copy: bool) -> _T:
+        """Decode samples, counting apart what was spent on waiting for shards."""
         waited = 0
 
         def get(shard: int) -> Shard:
@@ -302,7 +288,7 @@ class Feed:
             return found
 
         began = time.perf_counter_ns()
-        made = make(self._source, get, ids, copy=copy)
+        made = make(self._source, get, located, copy=copy)
         self._count("wait_shard_ns", waited)
         self._count("decode_ns", time.perf_counter_ns() - began - waited)
         now = self._source.counts()

@@ -13,7 +13,7 @@ from streaming_reader._access import checked_ids, sample_at, select
 from streaming_reader._batch import as_format, batched_rows, check_format, rows_as_format
 from streaming_reader._divider import find_divider
 from streaming_reader._epochs import Epochs
-from streaming_reader._feed import Feed, decode_as, decode_rows
+from streaming_reader._feed import Feed, decode_as, decode_list
 from streaming_reader._order import OrderConfig
 from streaming_reader._setup import open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
@@ -349,12 +349,12 @@ class StreamingDataset(Surface):
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
-        return decode_as(self._catalogue, self._catalogue.open, flat, batch_format, ragged)
+        return decode_as(self._catalogue, flat, batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
         if self._own_items:
             return [self[number] for number in ids.tolist()]
-        return list(decode_rows(self._catalogue, self._catalogue.open, ids)) if len(ids) else []
+        return decode_list(self._catalogue, ids)
 
     # --- state ------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming_reader._access import checked_ids, select
-from streaming_reader._feed import decode_as, decode_rows
+from streaming_reader._feed import decode_as, decode_list
 from streaming_reader._setup import open_streams
 from streaming_reader.stream import Stream, StreamDefaults
 
@@ -82,7 +82,7 @@ class LocalDataset:
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `StreamingDataset.batches`."""
         flat = checked_ids(ids, len(self))
-        return decode_as(self._catalogue, self._catalogue.open, flat, batch_format, ragged)
+        return decode_as(self._catalogue, flat, batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        return list(decode_rows(self._catalogue, self._catalogue.open, ids)) if len(ids) else []
+        return decode_list(self._catalogue, ids)

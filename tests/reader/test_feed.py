@@ -141,18 +141,21 @@ def test_batches_of_different_columns_come_as_rows(tmp_path: Path) -> None:
         assert as_format(mixed.lend(), "rows") == rows
         assert len(mixed) == 3
         assert as_format(plain, "dict") == {"a": [0, 1, 2]}
-    assert decode_as(source, source.open, ids, "rows") == rows
+    assert decode_as(source, ids, "rows") == rows
     with pytest.raises(SchemaError, match=r"sample 1 of a batch of 3 has the columns \['b'\]"):
-        decode_as(source, source.open, ids, "numpy")
-    assert decode_any(source, source.open, np.array([1, 0])).rows() == [{"a": 1}, {"a": 0}]
+        decode_as(source, ids, "numpy")
+    assert decode_any(source, source.open, source.locate(np.array([1, 0]))).rows() == [
+        {"a": 1},
+        {"a": 0},
+    ]
 
 
 def test_no_samples_have_the_columns_of_the_data(ids_folder: Path) -> None:
     """With the types and shapes that some samples have, in each format."""
     source = _catalogue(LocalDataset(ids_folder))
-    none = decode(source, source.open, np.zeros(0, np.int64))
+    none = decode(source, source.open, source.locate(np.zeros(0, np.int64)))
     arrays = as_format(none, "numpy")
-    some = as_format(decode(source, source.open, np.arange(2)), "numpy")
+    some = as_format(decode(source, source.open, source.locate(np.arange(2))), "numpy")
     assert list(arrays) == list(some)
     for name in ("id", "vector"):
         assert arrays[name].dtype == some[name].dtype
@@ -172,7 +175,7 @@ def test_json_numbers_come_as_arrays(tmp_path: Path) -> None:
         for sample in samples:
             writer.write(sample)
     source = _catalogue(LocalDataset(tmp_path))
-    batch = decode(source, source.open, np.arange(5))
+    batch = decode(source, source.open, source.locate(np.arange(5)))
     arrays, tensors, wanted = (
         as_format(batch, "numpy"),
         as_format(batch, "torch"),
@@ -186,7 +189,7 @@ def test_json_numbers_come_as_arrays(tmp_path: Path) -> None:
         assert tensors[name].dtype == wanted[name].dtype
         assert torch.equal(tensors[name], wanted[name])
     assert tensors["t"] == wanted["t"]
-    none = as_format(decode(source, source.open, np.zeros(0, np.int64)), "numpy")
+    none = as_format(decode(source, source.open, source.locate(np.zeros(0, np.int64))), "numpy")
     assert (none["i"].dtype, none["f"].dtype) == (np.int64, np.float64)
 
 

@@ -9,13 +9,10 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streaming_core.errors import StoreError, WaitTimeoutError
-from streaming_reader._fetch import Fetcher, first_uses
+from streaming_reader._fetch import Fetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,12 +61,6 @@ class _Shards:
     def until(self, holds: Callable[[], bool]) -> None:
         with self.changed:
             assert self.changed.wait_for(holds, _SOON)
-
-
-@given(st.lists(st.integers(0, 9)))
-def test_first_uses_are_each_shard_once_in_order(shards: list[int]) -> None:
-    """As a dict keeps them."""
-    assert first_uses(np.array(shards, np.int64)).tolist() == list(dict.fromkeys(shards))
 
 
 def test_what_is_wanted_comes_and_what_is_local_is_warmed() -> None:

@@ -173,6 +173,10 @@ class ShardCache:
         """Tell whether the files of a shard are there, by their sizes."""
         return self._shelf.changed(self._shelf.table.shard(shard)) is not None
 
+    def is_near(self, shard: int) -> bool:
+        """Tell whether opening a shard needs no download: it is mapped, or its files are there."""
+        return shard in self._here() or self.has(shard)
+
     # --- room -------------------------------------------------------------------------------------
 
     def evict(self, shard: int) -> bool:

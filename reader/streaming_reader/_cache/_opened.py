@@ -139,6 +139,10 @@ class Opened:
         """Return the number of shards."""
         return len(self._uses)
 
+    def __contains__(self, shard: int) -> bool:
+        """Tell whether a shard is mapped; that is no use of it."""
+        return shard in self._uses
+
     def get(self, shard: int) -> Shard | None:
         """Return a shard that is mapped, which is then the one most recently used."""
         with _process.guard:

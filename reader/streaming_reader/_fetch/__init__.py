@@ -1,6 +1,5 @@
-"""What to fetch when, and the threads that do it."""
+"""Shards that are wanted, brought in time."""
 
 from streaming_reader._fetch._fetcher import Fetcher
-from streaming_reader._fetch._plan import first_uses
 
-__all__ = ["Fetcher", "first_uses"]
+__all__ = ["Fetcher"]

@@ -138,6 +138,11 @@ class Fetcher:
                 return
             self._threads.append(thread)
 
+    @property
+    def at_work(self) -> bool:
+        """Whether anything is being fetched, or was and is not yet taken."""
+        return bool(self._jobs)
+
     def ready(self, shard: int) -> bool:
         """Tell whether `get` would return the shard without waiting for a thread to fetch it."""
         job = self._jobs.get(shard)

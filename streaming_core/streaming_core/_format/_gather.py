@@ -6,35 +6,42 @@ from typing import TYPE_CHECKING, Any
 
 from streaming_core._columns import Columns, keep_freed_memory
 from streaming_core._format._mds import MDSShard, columns_of, gather_mds, no_mds
-from streaming_core._format._parts import Part, Parts
+from streaming_core._format._parts import Parts
 from streaming_core._format._text import TextShard, gather_text, no_text, text_columns
 from streaming_core.errors import MissingColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from streaming_core._format._shard import Shard
     from streaming_core._index import ShardSchema
 
-__all__ = ["Part", "gather", "gather_none"]
+__all__ = ["gather", "gather_none"]
 
 
 def gather(
-    parts: Sequence[Part], length: int, names: Sequence[str] | None = None, *, copy: bool = True
+    shards: Sequence[Shard],
+    which: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    names: Sequence[str] | None = None,
+    *,
+    copy: bool = True,
 ) -> Columns:
-    r"""Return `length` samples by column: each row of each part in its place, as `row` gives it.
+    r"""Return samples by column: for each i row `rows[i]` of `shards[which[i]]`, as `row` gives it.
 
-    The parts fill every place; `where` may be a slice without a step. `names` are the columns
-    wanted, all by default; only these are decoded. Columns are the caller's own, except that large
-    bytes stay where they are until they are asked for, and that without `copy` samples that lie
-    side by side in one shard may come as read-only views of it.
+    `names` are the columns wanted, all by default; only these are decoded. Columns are the caller's
+    own, except that large bytes stay where they are until they are asked for, and that without
+    `copy` samples that lie side by side in one shard may come as read-only views of it.
 
     Raises:
         ShardCorruptError: A record or value is broken; names shard, byte and sample.
         IndexError: A shard has no such row.
         MissingColumnError: A shard has no such column.
         SchemaError: The shards have different columns.
-        ValueError: The parts do not fill the places.
+        ValueError: There are not as many `rows` as `which`.
 
     Example:
         >>> import numpy as np
@@ -47,23 +54,23 @@ def gather(
         >>> schema = ShardSchema("json", ("a",), ("int",), newline="\n")
         >>> info = ShardInfo(0, 2, schema, FileInfo("shard.00000.json", 18, {}))
         >>> shard = open_text_shard(info, b"".join(lines), meta)
-        >>> gather([(shard, np.array([1, 0, 1]), slice(0, 3))], 3).rows()
+        >>> gather([shard], np.array([0, 0, 0]), np.array([1, 0, 1])).rows()
         [{'a': 2}, {'a': 1}, {'a': 2}]
     """
     keep_freed_memory()
-    mds = [(shard, rows, where) for shard, rows, where in parts if isinstance(shard, MDSShard)]
-    if mds and len(mds) == len(parts):
-        columns = mds[0][0].columns
-        if all(shard.columns is columns for shard, _, _ in mds):
-            return gather_mds(Parts(mds, length), columns, columns.positions(names), copy=copy)
-    text = [(shard, rows, where) for shard, rows, where in parts if isinstance(shard, TextShard)]
-    if text and len(text) == len(parts):
-        encodings = text[0][0].encodings
+    mds = [shard for shard in shards if isinstance(shard, MDSShard)]
+    if mds and len(mds) == len(shards):
+        columns = mds[0].columns
+        if all(shard.columns is columns for shard in mds):
+            return gather_mds(Parts(mds, which, rows), columns, columns.positions(names), copy=copy)
+    text = [shard for shard in shards if isinstance(shard, TextShard)]
+    if text and len(text) == len(shards):
+        encodings = text[0].encodings
         known = names is None or encodings.keys() >= set(names)
-        if known and all(shard.encodings == encodings for shard, _, _ in text):
+        if known and all(shard.encodings == encodings for shard in text):
             chosen = list(encodings) if names is None else names
-            return gather_text(Parts(text, length), encodings, chosen)
-    return _by_row(Parts(parts, length), names)
+            return gather_text(Parts(text, which, rows), encodings, chosen)
+    return _by_row(Parts(shards, which, rows), names)
 
 
 def gather_none(schema: ShardSchema) -> Columns:

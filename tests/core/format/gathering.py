@@ -1,4 +1,4 @@
-"""Shards of drawn columns and values, and parts that pick samples from them."""
+"""Shards of drawn columns and values, and ways to pick samples from them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from tests.core.format.mds.making import key, make_shard, opened
 from tests.core.format.mds.values import VALUES
 
+from streaming_core._format import gather
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming_core._columns import Columns
-    from streaming_core._format import Part, Shard
+    from streaming_core._format import Shard
     from streaming_core._format._mds import MDSShard
 
 LIGHT = sorted(name for name in VALUES if not name.startswith(("p", "list")))
@@ -48,9 +50,9 @@ def tables(
 
 
 @st.composite
-def picks(draw: st.DrawFn, shards: Sequence[Shard]) -> tuple[list[Part], list[tuple[int, int]]]:
-    """Return parts, and which row of which shard belongs in each place."""
-    wanted = draw(
+def picks(draw: st.DrawFn, shards: Sequence[Shard]) -> list[tuple[int, int]]:
+    """Return some samples: shard and row of each."""
+    return draw(
         st.lists(
             st.integers(0, len(shards) - 1).flatmap(
                 lambda i: st.tuples(st.just(i), st.integers(0, len(shards[i]) - 1))
@@ -58,17 +60,20 @@ def picks(draw: st.DrawFn, shards: Sequence[Shard]) -> tuple[list[Part], list[tu
             max_size=12,
         )
     )
-    parts: list[Part] = []
-    for i, shard in enumerate(shards):
-        places = [place for place, (mine, _) in enumerate(wanted) if mine == i]
-        rows = np.array([wanted[place][1] for place in places], np.int64)
-        side_by_side = places == list(range(places[0], places[-1] + 1)) if places else True
-        if side_by_side and draw(st.booleans()):
-            start = places[0] if places else 0
-            parts.append((shard, rows, slice(start, start + len(places))))
-        else:
-            parts.append((shard, rows, np.array(places, np.int64)))
-    return draw(st.permutations(parts)), wanted
+
+
+def gather_pairs(
+    shards: Sequence[Shard], pairs: Sequence[tuple[int, int]], *args: Any, **kwargs: Any
+) -> Columns:
+    """Gather samples given as shard and row."""
+    which, rows = np.array(pairs, np.int64).reshape(-1, 2).T
+    return gather(shards, which, rows, *args, **kwargs)
+
+
+def gather_rows(shard: Shard, rows: Sequence[int] | None = None, *args: Any, **kw: Any) -> Columns:
+    """Gather rows of one shard, all by default."""
+    wanted = np.array(range(len(shard)) if rows is None else rows, np.int64)
+    return gather([shard], np.zeros(len(wanted), np.int64), wanted, *args, **kw)
 
 
 def assert_rows(columns: Columns, wanted: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.format.gathering import assert_rows, flat, picks, shard_of, tables
+from tests.core.format.gathering import (
+    assert_rows,
+    flat,
+    gather_pairs,
+    gather_rows,
+    picks,
+    shard_of,
+    tables,
+)
 from tests.core.format.mds.values import VALUES
 
 from streaming_core._columns import Fixed, Objects, Ragged
@@ -27,13 +35,13 @@ def test_gathered_rows_equal_single_rows(data: st.DataObject) -> None:
     """Any rows of any shards, in any order, have the values and types of `Shard.row`."""
     columns, samples = data.draw(tables())
     shards = [shard_of(columns, part) for part in samples]
-    parts, wanted = data.draw(picks(shards))
+    wanted = data.draw(picks(shards))
     copy = data.draw(st.booleans())
     names = data.draw(st.none() | st.lists(st.sampled_from(sorted(columns)), unique=True))
     rows = [shards[i].row(row) for i, row in wanted]
     if names is not None:
         rows = [{name: row[name] for name in names} for row in rows]
-    assert_rows(gather(parts, len(wanted), names, copy=copy), rows)
+    assert_rows(gather_pairs(shards, wanted, names, copy=copy), rows)
 
 
 @pytest.mark.parametrize("encoding", sorted(VALUES))
@@ -46,8 +54,7 @@ def test_every_encoding_is_gathered(encoding: str, data: st.DataObject) -> None:
     for columns in ({"x": encoding}, {"x": encoding, "a": "str"}, {"x": encoding, "z": "int"}):
         samples = [{"x": v, "a": "é" * i, "z": i} for i, v in enumerate(first)]
         shard = shard_of(columns, samples)
-        rows = np.arange(len(first) - 1, -1, -1)
-        assert_rows(gather([(shard, rows, slice(0, len(rows)))], len(rows)), shard[::-1])
+        assert_rows(gather_rows(shard, range(len(first))[::-1]), shard[::-1])
 
 
 @given(arrays=flat(), encoding=st.sampled_from(["ndarray", "typed"]))
@@ -57,7 +64,7 @@ def test_arrays_of_one_dimension_lie_end_to_end(
     """Token arrays of different length become one ragged column, and never single objects."""
     text = f"ndarray:{arrays[0].dtype.name}" if encoding == "typed" else encoding
     shard = shard_of({"x": text}, [{"x": array} for array in arrays])
-    columns = gather([(shard, np.arange(len(arrays)), slice(0, len(arrays)))], len(arrays))
+    columns = gather_rows(shard)
     alike = len({len(array) for array in arrays}) == 1
     assert isinstance(columns["x"], Fixed if alike else Ragged)
     assert_rows(columns, list(shard))
@@ -70,11 +77,7 @@ def test_large_bytes_stay_apart_until_wanted(sizes: list[int], two: bool) -> Non
     samples = [{"x": bytes([i]) * size} for i, size in enumerate(sizes)]
     shards = [shard_of({"x": "bytes"}, samples) for _ in range(1 + two)]
     count = len(sizes)
-    parts = [
-        (shard, np.arange(count), np.arange(count) * len(shards) + i)
-        for i, shard in enumerate(shards)
-    ]
-    columns = gather(parts, count * len(shards))
+    columns = gather_pairs(shards, [(i, row) for row in range(count) for i in range(len(shards))])
     wanted = [sample for sample in samples for _ in shards]
     assert_rows(columns, wanted)
     column = columns["x"]
@@ -91,8 +94,7 @@ def test_a_slice_of_columns_is_the_columns_of_a_slice(data: st.DataObject) -> No
     """Slices, and slices of slices, hold the rows that a list's slices hold."""
     columns, (samples, *_) = data.draw(tables())
     shard = shard_of(columns, samples)
-    count = len(shard)
-    gathered = gather([(shard, np.arange(count), slice(0, count))], count)
+    gathered = gather_rows(shard)
     a, b, c = (data.draw(st.integers(-6, 6)) for _ in range(3))
     assert_rows(gathered.slice(a, b), shard[a:b])
     assert_rows(gathered.slice(a, b).slice(c, 9), shard[a:b][c:9])
@@ -122,11 +124,11 @@ def test_users_encodings_are_decoded_by_their_class(monkeypatch: pytest.MonkeyPa
     sample = {"a": 1, "p": (3, 4), "q": 5}
     shard = shard_of(columns, [sample])
     wanted = [{"a": 1, "p": (3, 4), "q": -5}]
-    assert_rows(gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1), wanted)
+    assert_rows(gather_rows(shard), wanted)
     assert list(shard) == wanted
     monkeypatch.setitem(mds_encodings, "own", Int)
     shard = shard_of(columns, [sample])
-    assert gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1).rows() == [sample]
+    assert gather_rows(shard).rows() == [sample]
 
 
 def _text_shards() -> list[Shard]:
@@ -157,21 +159,17 @@ def test_text_shards_and_shards_of_several_kinds_are_gathered() -> None:
     sample = {"f": np.float64(4.5), "i": 3, "s": "mds"}
     mds = shard_of({"f": "float64", "i": "int", "s": "str"}, [sample])
     json, tsv = _text_shards()
-    parts = [
-        (json, np.array([1, 0]), np.array([0, 3])),
-        (mds, np.array([0]), np.array([2])),
-        (tsv, np.array([0]), np.array([1])),
-    ]
-    assert_rows(gather(parts, 4), [json.row(1), tsv.row(0), sample, json.row(0)])
-    assert gather(parts, 4, ["s"])["s"].to_list() == ["", "é", "mds", "é"]
+    shards = [json, mds, tsv]
+    pairs = [(0, 1), (2, 0), (1, 0), (0, 0)]
+    assert_rows(gather_pairs(shards, pairs), [json.row(1), tsv.row(0), sample, json.row(0)])
+    assert gather_pairs(shards, pairs, ["s"])["s"].to_list() == ["", "é", "mds", "é"]
 
 
 def test_shards_of_different_columns_are_no_batch() -> None:
     """The error names the columns of both."""
     a, b = shard_of({"x": "int"}, [{"x": 1}]), shard_of({"y": "int"}, [{"y": 1}])
-    row = np.zeros(1, np.int64)
     with pytest.raises(SchemaError, match=r"\['y'\], the first has \['x'\]"):
-        gather([(a, row, slice(0, 1)), (b, row, slice(1, 2))], 2)
+        gather_pairs([a, b], [(0, 0), (1, 0)])
 
 
 @pytest.mark.parametrize("columns", [{"x": "int"}, {"x": "str"}])
@@ -180,52 +178,40 @@ def test_rows_that_are_not_there_are_an_error(columns: dict[str, str], bad: int)
     """A row beyond the shard raises what `row` raises, wherever it stands."""
     samples = [{"x": i if columns["x"] == "int" else str(i)} for i in range(3)]
     shards = [shard_of(columns, samples), shard_of(columns, samples)]
-    good = np.array([0, 1])
-    for rows in ([bad, 0], [0, bad]):
+    for first, second in ((bad, 0), (0, bad)):
         with pytest.raises(IndexError, match=f"no sample {bad}, the shard has 3"):
-            gather([(shards[0], np.array(rows), slice(0, 2))], 2)
+            gather_rows(shards[0], [first, second])
         with pytest.raises(IndexError, match=f"no sample {bad}, the shard has 3"):
-            gather(
-                [(shards[0], good, np.array([3, 0])), (shards[1], np.array(rows), slice(1, 3))], 4
-            )
+            gather_pairs(shards, [(0, 0), (1, first), (1, second), (0, 1)])
 
 
-@pytest.mark.parametrize(
-    ("places", "length"),
-    [
-        ([0, 0], 2),
-        ([0], 2),
-        ([0, 1], 3),
-        ([0, 1], 1),
-        (slice(0, 1), 2),
-        (slice(0, 2), 1),
-        (slice(1, 3), 3),
-    ],
-)
-def test_every_place_must_be_filled(places: Any, length: int) -> None:
-    """Places left out, filled twice or not there are an error, and never memory as it was."""
-    shard = shard_of({"x": "str"}, [{"x": "a"}, {"x": "b"}])
-    where = np.array(places) if isinstance(places, list) else places
-    with pytest.raises((ValueError, IndexError), match=r"place|out of bounds"):
-        gather([(shard, np.array([0, 1]), where)], length)
+@pytest.mark.parametrize("columns", [{"x": "int"}, {"x": "str"}])
+def test_rows_must_be_of_a_shard_that_is_given(columns: dict[str, str]) -> None:
+    """A shard that is not there, or as many rows as there are not shards for, is an error."""
+    shard = shard_of(columns, [{"x": 1 if columns["x"] == "int" else "a"}])
+    for bad in (-1, 1, 2**40):
+        with pytest.raises(IndexError, match=rf"of 1 shard\(s\), number {bad} is wanted"):
+            gather_pairs([shard], [(0, 0), (bad, 0)])
+    with pytest.raises(ValueError, match="2 rows are wanted, but for 1 the shard is given"):
+        gather([shard], np.zeros(1, np.int64), np.zeros(2, np.int64))
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
     """The error lists the columns that there are, for every kind of shard."""
     for shard in (shard_of({"x": "int"}, [{"x": 1}]), *_text_shards()):
         with pytest.raises(MissingColumnError, match="no column 'nope'; the shards have '"):
-            gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1, ["nope"])
+            gather_rows(shard, [0], ["nope"])
 
 
 def test_nothing_is_gathered_to_nothing() -> None:
     """No rows give columns without values, of the types the shard has."""
     shard = shard_of({"i": "int", "s": "str", "j": "json"}, [{"i": 1, "s": "a", "j": None}])
-    columns = gather([(shard, np.empty(0, np.int64), slice(0, 0))], 0)
+    columns = gather_rows(shard, [])
     assert columns.rows() == []
     assert isinstance(columns["i"], Fixed)
     assert isinstance(columns["s"], Ragged)
     assert isinstance(columns["j"], Objects)
-    assert gather([], 0).rows() == []
+    assert gather_pairs([], []).rows() == []
 
 
 @pytest.mark.parametrize("encoding", ["ndarray:int64:2", "int64", "ndarray"])
@@ -233,12 +219,11 @@ def test_columns_are_the_callers_own(encoding: str) -> None:
     """Writing to a gathered array, or to a row's, changes no other one, and views refuse it."""
     value = np.int64(7) if encoding == "int64" else np.array([1, 2])
     raw = shard_of({"x": encoding}, [{"x": value}] * 4)
-    rows, all_of_it = np.arange(4), slice(0, 4)
-    column = gather([(raw, rows, all_of_it)], 4)["x"]
+    column = gather_rows(raw)["x"]
     assert isinstance(column, Fixed)
     column.values[...] = 99
-    assert_rows(gather([(raw, rows, all_of_it)], 4), [{"x": value}] * 4)
-    view = gather([(raw, rows, all_of_it)], 4, copy=False)["x"]
+    assert_rows(gather_rows(raw), [{"x": value}] * 4)
+    view = gather_rows(raw, copy=False)["x"]
     assert isinstance(view, Fixed)
     assert view.values.flags.writeable == (encoding == "ndarray")
 
@@ -248,7 +233,7 @@ def test_names_of_columns_are_no_code() -> None:
     names = ["'", '"', "a'}, 1/0, {'", "\\", "\n", "{x}", "é", "", "a0"]
     sample = {name: i for i, name in enumerate(sorted(names))}
     shard = shard_of(dict.fromkeys(names, "int"), [sample])
-    assert gather([(shard, np.zeros(1, np.int64), slice(0, 1))], 1).rows() == [sample]
+    assert gather_rows(shard).rows() == [sample]
 
 
 @given(st.data())
@@ -267,14 +252,13 @@ def test_text_shards_give_numbers_in_arrays(data: st.DataObject) -> None:
         schema = ShardSchema(kind.format, tuple(encodings), tuple(encodings.values()), newline="\n")
         info = ShardInfo(0, len(lines), schema, FileInfo("shard", len(raw), {}))
         shard = open_text_shard(info, raw, meta)
-        rows = np.arange(len(lines))[::-1].copy()
-        found = gather([(shard, rows, slice(0, len(rows)))], len(rows))
-        assert_rows(found, [shard.row(row) for row in rows.tolist()])
+        found = gather_rows(shard, range(len(lines))[::-1])
+        assert_rows(found, shard[::-1])
         assert isinstance(found["f"], Fixed)
-        plain = all(type(shard.row(row)["i"]) is int for row in rows.tolist())
+        plain = all(type(shard.row(row)["i"]) is int for row in range(len(lines)))
         small = all(-(2**63) <= i < 2**63 for i, _ in values)
         assert isinstance(found["i"], Fixed) == (plain and small)
-        only = gather([(shard, rows[:1], slice(0, 1))], 1, ["t"])
+        only = gather_rows(shard, [0], ["t"])
         assert only.rows() == [{"t": "é"}]
 
 
@@ -282,7 +266,7 @@ def test_a_slice_of_texts_decodes_its_own_bytes_only() -> None:
     """Neither those of the others are looked at, nor decoded."""
     texts = [f"{i:010d}" for i in range(20_001)]
     shard = shard_of({"t": "str"}, [{"t": text} for text in texts])
-    whole = gather([(shard, np.arange(20_001), slice(0, 20_001))], 20_001)["t"]
+    whole = gather_rows(shard)["t"]
     tracemalloc.start()
     for at in (5, 19_999):
         assert whole.slice(at, at + 2).to_list() == texts[at : at + 2]

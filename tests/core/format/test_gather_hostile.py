@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.format.gathering import shard_of
+from tests.core.format.gathering import gather_pairs, gather_rows, shard_of
 from tests.core.format.mds.making import key, make_shard, opened, promised
 from tests.hostile.shards import RECORDS, VALUES
 
-from streaming_core._format import gather
 from streaming_core.errors import ShardCorruptError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 def gathered(shard: Shard, rows: list[int]) -> list[dict[str, Any]]:
     """Return the rows by way of columns."""
-    return gather([(shard, np.array(rows), slice(0, len(rows)))], len(rows)).rows()
+    return gather_rows(shard, rows).rows()
 
 
 @pytest.mark.parametrize("case", RECORDS + VALUES, ids=lambda case: case.name)
@@ -89,11 +88,12 @@ def test_lengths_that_lie_never_lead_out_of_the_record(a: int, b: int, two: bool
     start = int.from_bytes(raw[4:8], "little")
     bad = raw[:start] + struct.pack("<II", a, b) + raw[start + 8 :]
     shard = opened(promised(info, bad), bad)
-    parts: list[Any] = [(shard, np.array([1, 0]), np.array([0, 1]))]
+    shards, pairs = [shard], [(0, 1), (0, 0)]
     if two:
-        parts.append((opened(info, raw), np.array([0]), np.array([2])))
+        shards.append(opened(info, raw))
+        pairs.append((1, 0))
     alone = outcome(lambda: shard.row(0))
-    together = outcome(lambda: gather(parts, 2 + two).rows())
+    together = outcome(lambda: gather_pairs(shards, pairs).rows())
     assert together == alone if isinstance(alone, str) else not isinstance(together, str)
 
 
@@ -112,10 +112,9 @@ def test_only_what_is_wanted_is_decoded() -> None:
     """A broken value in a column that nobody asked for is no error."""
     info, raw = make_shard({"a": "json", "b": "str"}, [{"a": [1], "b": "x"}])
     shard = opened(info, raw.replace(b"[1]", b"[1}"))
-    rows = np.zeros(1, np.int64)
-    assert gather([(shard, rows, slice(0, 1))], 1, ["b"]).rows() == [{"b": "x"}]
+    assert gather_rows(shard, names=["b"]).rows() == [{"b": "x"}]
     with pytest.raises(ShardCorruptError, match="sample 0: column 'a'"):
-        gather([(shard, rows, slice(0, 1))], 1, ["a"])
+        gather_rows(shard, names=["a"])
 
 
 @pytest.mark.parametrize("size", [70_000, 200_000])
@@ -124,10 +123,9 @@ def test_values_wider_than_a_type_can_be_are_gathered(size: int) -> None:
     columns = {"x": f"ndarray:uint8:{size}", "y": "int"}
     samples = [{"x": np.full(size, i, np.uint8), "y": i} for i in range(3)]
     shards = [shard_of(columns, samples), shard_of(columns, samples[::-1])]
-    rows = np.array([2, 0, 1])
-    parts = [(s, rows, np.arange(3) * 2 + i) for i, s in enumerate(shards)]
+    pairs = [(i, row) for row in (2, 0, 1) for i in range(2)]
     wanted = [2, 0, 0, 2, 1, 1]
-    found = gather(parts, 6).rows()
+    found = gather_pairs(shards, pairs).rows()
     assert [row["y"] for row in found] == wanted
     assert [set(row["x"].tolist()) for row in found] == [{i} for i in wanted]
     assert [row["y"] for row in gathered(shards[0], [2, 0])] == [2, 0]

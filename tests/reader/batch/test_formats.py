@@ -14,13 +14,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.format.gathering import LIGHT, flat, shard_of, tables
+from tests.core.format.gathering import LIGHT, flat, gather_rows, shard_of, tables
 from tests.core.format.mds.making import key
 from tests.core.format.mds.values import JSON, VALUES
 from torch.utils.data import default_collate
 
 from streaming_core._columns import Columns, Fixed, Objects, Ragged
-from streaming_core._format import gather
 from streaming_core._format._mds import DTYPE_CODES
 from streaming_core.errors import SchemaError
 from streaming_reader._batch import (
@@ -44,8 +43,7 @@ TENSORS = sorted({*LIGHT, "pkl"} - {"uint64", "str_decimal"})
 
 def columns_of(shard: Shard, *, copy: bool = True) -> Columns:
     """Return all samples of a shard by column."""
-    count = len(shard)
-    return gather([(shard, np.arange(count), slice(0, count))], count, copy=copy)
+    return gather_rows(shard, copy=copy)
 
 
 def same(value: Any) -> Any:
@@ -250,7 +248,7 @@ def test_formats_that_are_not_there_are_named() -> None:
 def test_a_batch_of_nothing_has_every_format() -> None:
     """No samples give empty columns, not an error."""
     shard = shard_of({"i": "int", "s": "str", "j": "json"}, [{"i": 1, "s": "a", "j": 2}])
-    empty = gather([(shard, np.empty(0, np.int64), slice(0, 0))], 0)
+    empty = gather_rows(shard, [])
     assert to_dict(empty) == {"i": [], "j": [], "s": []}
     assert to_torch(empty)["i"].shape == (0,)
     assert to_torch(empty, "padded")["s"].values.shape == (0, 0)

@@ -87,9 +87,24 @@ def test_cutting_loses_nothing_and_gives_equal_groups(sizes: list[int], groups: 
     assert [ends[i] for i in pieces.first_of.tolist()] == borders
 
 
-def test_equal_places_keep_their_order() -> None:
-    """Ties are settled by index, whatever the sort of this processor does."""
-    places = np.random.default_rng(0).integers(0, 50, 3000).astype(np.float64)
+@hypothesis_settings(max_examples=200)
+@given(
+    numbers=st.lists(st.floats(0, 50) | st.integers(0, 9).map(float), max_size=60),
+    far=st.sampled_from([0.0, 2.0**30, 2.0**52, 2.0**63]),
+    copies=st.integers(1, 4),
+)
+def test_places_are_sorted_to_the_last_bit(numbers: list[float], far: float, copies: int) -> None:
+    """Places that differ by nothing, by a bit or by much; ties are settled by index."""
+    near = [*numbers, *np.nextafter(numbers, 99).tolist()] * copies + [far]
+    places = np.array(near)
+    assert _order_of(places).tolist() == places.argsort(kind="stable").tolist()
+
+
+@pytest.mark.parametrize("spread", [3000.0, 50.0, 2.0**-20])
+def test_many_places_are_sorted_to_the_last_bit(spread: float) -> None:
+    """Whether few of them look alike at first, or all do."""
+    rng = np.random.default_rng(0)
+    places = np.concatenate([rng.uniform(0, spread, 40_000), rng.integers(0, 50, 3000), [1e6]])
     assert _order_of(places).tolist() == places.argsort(kind="stable").tolist()
 
 

@@ -96,8 +96,9 @@ def _records(parts: Parts[MDSShard], size: int) -> NDArray[np.void]:
 def _of_any_size(
     parts: Parts[MDSShard], columns: MDSColumns, wanted: Sequence[int]
 ) -> list[Column]:
-    starts, stops = ends(parts)
-    memory, sizes = memory_of(parts), stops - starts
+    memory = memory_of(parts)
+    starts, stops = ends(parts, memory)
+    sizes = stops - starts
     head = columns.head_size
     _refuse(parts, sizes < head)
     lengths = memory.pick(starts, head).view("<u4").astype(np.int64)

@@ -52,9 +52,8 @@ class Places:
 
     def kept(self) -> list[memoryview]:
         """Return the bytes of each value, in views that keep their shards there."""
-        places = np.arange(len(self)) if self.parts.places is None else self.parts.places
         views = [memoryview(b"")] * len(self)
-        for shard, mine in zip(self.parts.shards, self.parts.split(places), strict=True):
+        for shard, mine in self.parts.by_shard():
             data = shard.bytes.data
             starts = self.starts[mine] - shard.address
             stops = starts + self.sizes[mine]

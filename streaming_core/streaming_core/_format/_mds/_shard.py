@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from streaming_core._index import ShardInfo, ShardSchema
     from streaming_core._store import Buffer
 
-__all__ = ["MDSShard", "columns_of", "shard_header"]
+__all__ = ["OFFSETS_AT", "MDSShard", "columns_of", "shard_header"]
 
 _WORD: Final = 4
+OFFSETS_AT: Final = _WORD
+"""The byte of a shard at which its offsets begin, words of four bytes."""
 
 
 def shard_header(lengths: NDArray[np.int64], config: bytes) -> bytes:
@@ -155,7 +157,7 @@ def _checked_offsets(info: ShardInfo, data: memoryview) -> NDArray[np.uint32]:
     if end > size:
         text = f"{count} samples need {end} bytes of header, the file has {size}"
         raise _corrupt(info, 0, text)
-    offsets = np.frombuffer(data, "<u4", count + 1, _WORD)
+    offsets = np.frombuffer(data, "<u4", count + 1, OFFSETS_AT)
     if offsets[0] < end:
         text = f"records start at byte {offsets[0]}, within the header of {end}"
         raise _corrupt(info, _WORD, text)

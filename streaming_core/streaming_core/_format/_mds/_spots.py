@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from streaming_core._format._mds._shard import OFFSETS_AT
 from streaming_core._format._memory import Memory
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ends", "memory_of", "run_of", "starts_of_size", "taken"]
 
+_OFFSET: Final = 4
+
 
 def memory_of(parts: Parts[MDSShard]) -> Memory:
     """Return the bytes of all shards."""
@@ -23,21 +26,19 @@ def memory_of(parts: Parts[MDSShard]) -> Memory:
     return Memory([shard.address for shard in shards], [shard.bytes.size for shard in shards])
 
 
-def ends(parts: Parts[MDSShard]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ends(parts: Parts[MDSShard], memory: Memory) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the addresses at which each sample's record begins, and ends."""
-    split = list(zip(parts.shards, parts.split(parts.rows), strict=True))
     base = parts.each(np.array([shard.address for shard in parts.shards], np.int64))
-    starts = np.concatenate([shard.offsets.take(rows) for shard, rows in split]) + base
-    stops = np.concatenate([shard.offsets[1:].take(rows) for shard, rows in split]) + base
-    return parts.arranged(starts), parts.arranged(stops)
+    pairs = memory.pick(base + OFFSETS_AT + parts.rows * _OFFSET, 2 * _OFFSET).view("<u4")
+    return base + pairs[:, 0], base + pairs[:, 1]
 
 
 def starts_of_size(parts: Parts[MDSShard], size: int) -> NDArray[np.int64]:
     """Return the address of each sample's record, where all records have one size."""
     firsts = np.array([shard.address + shard.first for shard in parts.shards], np.int64)
     starts = parts.rows * size
-    starts += firsts[0] if len(firsts) == 1 else parts.each(firsts)
-    return parts.arranged(starts)
+    starts += firsts[0] if len(firsts) == 1 else firsts.take(parts.which)
+    return starts
 
 
 def taken(parts: Parts[MDSShard]) -> NDArray[np.void] | None:
@@ -45,7 +46,7 @@ def taken(parts: Parts[MDSShard]) -> NDArray[np.void] | None:
     records = parts.shards[0].records
     if len(parts.shards) != 1 or records is None:
         return None
-    return records.take(parts.arranged(parts.rows))
+    return records.take(parts.rows)
 
 
 def run_of(parts: Parts[MDSShard]) -> NDArray[np.void] | None:
@@ -53,8 +54,7 @@ def run_of(parts: Parts[MDSShard]) -> NDArray[np.void] | None:
     records = parts.shards[0].records
     if len(parts.shards) != 1 or records is None or not parts.length:
         return None
-    rows = parts.arranged(parts.rows)
-    first, last = int(rows[0]), int(rows[-1])
-    if last - first != parts.length - 1 or (np.diff(rows) != 1).any():
+    first, last = int(parts.rows[0]), int(parts.rows[-1])
+    if last - first != parts.length - 1 or (np.diff(parts.rows) != 1).any():
         return None
     return records[first : last + 1]
