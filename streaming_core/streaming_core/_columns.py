@@ -359,7 +359,7 @@ def keep_freed_memory() -> None:
     global _keeping  # noqa: PLW0603 - it concerns the process
     if not _keeping:
         _keeping = True
-        bytearray(_LARGE_BLOCK)
+        np.empty(_LARGE_BLOCK, np.uint8)  # never written to, so it costs no memory
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:

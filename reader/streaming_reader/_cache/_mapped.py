@@ -8,13 +8,17 @@ import mmap
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import xxhash
 
 from streaming_reader._cache._locks import try_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streaming_reader._cache._locks import FileHandle
 
 __all__ = ["READ_FLAGS", "content_digest", "hold", "map_file", "touch_pages"]
@@ -22,7 +26,7 @@ __all__ = ["READ_FLAGS", "content_digest", "hold", "map_file", "touch_pages"]
 _POPULATE_READ: Final = 22
 """MADV_POPULATE_READ of Linux 5.14, which Python does not name."""
 _AT_ONCE_BYTES: Final = 2 << 20
-"""The call does not let other threads run meanwhile."""
+"""For so long nobody else can map or unmap."""
 
 READ_FLAGS: Final = (
     os.O_RDONLY
@@ -61,12 +65,25 @@ def touch_pages(view: memoryview) -> None:
 
     Reads ahead what is not in memory. Without effect where the system cannot do that.
     """
-    mapped = view.obj
-    if not isinstance(mapped, mmap.mmap) or sys.platform != "linux":
+    if sys.platform != "linux" or not isinstance(view.obj, mmap.mmap):
         return
-    with suppress(OSError, ValueError):  # an older system, or unmapped meanwhile
-        for start in range(0, len(mapped), _AT_ONCE_BYTES):
-            mapped.madvise(_POPULATE_READ, start, min(_AT_ONCE_BYTES, len(mapped) - start))
+    advise = _madvise()
+    address = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    for start in range(0, len(view), _AT_ONCE_BYTES):
+        count = min(_AT_ONCE_BYTES, len(view) - start)
+        if advise(address + start, count, _POPULATE_READ):
+            return  # an older system
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int]:
+    """Return the system's call, during which other threads run, unlike during that of `mmap`."""
+    import ctypes  # noqa: PLC0415 - only readers of large files need it
+
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    found: Callable[[int, int, int], int] = advise
+    return found
 
 
 def content_digest(digests: list[int]) -> int:
