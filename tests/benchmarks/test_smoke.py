@@ -94,6 +94,28 @@ def test_no_output_stays_behind(outcome: Outcome) -> None:
     assert outcome.left_over == []
 
 
+@pytest.mark.xdist_group("benchmarks")
+def test_every_way_of_reading_is_measured_and_compared(tmp_path: Path) -> None:
+    """What was read is compared value by value, so a figure stands for samples that are right."""
+    ways = ("samples", "batches", "loader", "random", "take", "resume")
+    done = run(
+        *(f"read-{way}" for way in ways),
+        *("--quick", "--contenders", "streaming-core*", "--cases", "ints", "--runs", "1"),
+        *("--cases", "counts"),
+        *("--results", str(tmp_path / "results"), "--work-dir", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {}
+    for path in (tmp_path / "results").glob("*.json"):
+        document = json.loads(path.read_bytes())
+        for entry in document["cases"][0]["contenders"]:
+            assert entry["error"] is None
+            assert entry["samples_per_second"]["median"] > 0
+        found[document["scenario"]] = len(document["cases"][0]["contenders"])
+    assert found.keys() == {f"read-{way}" for way in ways}
+    assert found["read-resume"] > 1
+
+
 def test_an_unknown_scenario_is_refused_with_the_names_there_are() -> None:
     """A misspelt name runs nothing and says what could have been meant."""
     done = run("wirte-ints")
