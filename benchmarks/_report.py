@@ -31,6 +31,8 @@ _RUN_COLUMNS = (
     "rss_peak_bytes",
     "num_files",
     "out_bytes",
+    "requests",
+    "fetched_bytes",
 )
 _PREFACE = """\
 # Results
@@ -66,12 +68,20 @@ def summarize(entry: Entry) -> dict[str, Any]:
         "out_bytes": entry.runs[-1]["out_bytes"],
         "num_files": entry.runs[-1]["num_files"],
         "rss_growth_bytes": _rss_growth(entry.runs),
+        "requests": _middle(entry.runs, "requests"),
+        "fetched_bytes": _middle(entry.runs, "fetched_bytes"),
     }
     return summary
 
 
 def _interval(values: list[float]) -> dict[str, float]:
     return asdict(estimate(values))
+
+
+def _middle(runs: list[dict[str, Any]], name: str) -> float | None:
+    """The median of what runs counted, None where they did not."""
+    values = [run[name] for run in runs if run[name] is not None]
+    return estimate(values).median if values else None
 
 
 def _rss_growth(runs: list[dict[str, Any]]) -> int | None:
@@ -118,6 +128,8 @@ def _table(case: dict[str, Any], scenario: Scenario) -> str:
     task = Task(**case["task"])
     columns = _columns(case, scenario)
     detail = f"; {task.num_workers} workers" if task.num_workers else ""
+    if task.latency_ms is not None:
+        detail += f"; {task.latency_ms} ms before each answer"
     if scenario.metric == "written":
         detail = f"; {task.name}"
     lines = [
@@ -158,8 +170,13 @@ def _columns(case: dict[str, Any], scenario: Scenario) -> dict[str, Callable[[An
         )
     if scenario.metric == "read":
         columns["CPU µs per sample"] = lambda e: _seconds(e["cpu_seconds_per_sample"] * 1e6)
+    elif scenario.metric == "fetched":
+        columns["CPU s per GB"] = lambda e: f"{e['cpu_seconds'] * 1e9 / e['payload_bytes']:.2f}"
     else:
         columns["CPU s"] = lambda e: f"{e['cpu_seconds']:.2f}"
+    if any(e.get("requests") is not None for e in case["contenders"]):
+        columns["requests"] = lambda e: _count(e["requests"])
+        columns["MB sent"] = lambda e: _megabytes(e["fetched_bytes"])
     columns["memory added, MB"] = lambda e: _megabytes(e["rss_growth_bytes"])
     if scenario.metric == "written":
         columns["output, MB"] = lambda e: _megabytes(e["out_bytes"])
@@ -175,7 +192,11 @@ def _ratio(base: dict[str, Any] | None) -> Callable[[Any], str]:
     )
 
 
-def _megabytes(number: int | None) -> str:
+def _count(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}"
+
+
+def _megabytes(number: float | None) -> str:
     return "" if number is None else f"{max(0, number) / 1e6:,.0f}"
 
 

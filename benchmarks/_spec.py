@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "Contender", "Metric", "Outcome", "Scenario", "Task", "Timed"]
 
-Metric = Literal["written", "read", "seconds"]
-"""What a scenario's tables show: rates of writing, rates of reading, or seconds until something."""
+Metric = Literal["written", "read", "fetched", "seconds"]
+"""What a scenario's tables show: rates of writing, rates of reading, rates of reading through a
+server, or seconds until something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,15 @@ class Task:
     most_seconds: float = 10.0
     """Reading stops after this, however far it came; the rate is that of what was read."""
 
+    latency_ms: int | None = None
+    """How long the server waits before each answer; None where there is none."""
+
     @property
     def name(self) -> str:
-        """The compression, or `raw`, and how many processes read, if any."""
+        """The compression, or `raw`; how many processes read; how late the server is."""
         workers = f", {self.num_workers} workers" if self.num_workers else ""
-        return (self.compression or "raw") + workers
+        latency = "" if self.latency_ms is None else f", {self.latency_ms} ms"
+        return (self.compression or "raw") + workers + latency
 
     @property
     def zstd_level(self) -> int | None:
@@ -119,6 +124,12 @@ class Outcome:
 
     seconds: float | None = None
     """How long it took without what had to follow, None for the whole call."""
+
+    requests: int | None = None
+    """How many requests reached the server, if there was one."""
+
+    fetched_bytes: int | None = None
+    """How many bytes it sent."""
 
 
 class Timed(Protocol):

@@ -96,6 +96,8 @@ def _measure(timed: Timed, out: Path, *, count: bool) -> dict[str, Any]:
         "rss_peak_bytes": rss_peak,
         "num_files": len(files),
         "out_bytes": sum(path.stat().st_size for path in files),
+        "requests": outcome.requests,
+        "fetched_bytes": outcome.fetched_bytes,
         "num_samples": timed.count(out) if count else None,
     }
 

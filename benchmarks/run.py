@@ -22,7 +22,7 @@ from _machine import machine_record
 from _process import ROOT
 from _report import markdown, publish, summarize, write_files
 from _runner import Settings, run_case
-from scenarios import read, start, write
+from scenarios import read, remote, start, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-SCENARIOS: tuple[Scenario, ...] = (*write.SCENARIOS, *read.SCENARIOS, *start.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *write.SCENARIOS,
+    *read.SCENARIOS,
+    *start.SCENARIOS,
+    *remote.SCENARIOS,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,6 +15,16 @@ if [ -x "$python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$now" ]; then
   exit 0
 fi
 
+# Scenarios with a store serve the data with nginx, which waits by its Lua module.
+if [ ! -e /usr/lib/nginx/modules/ngx_http_lua_module.so ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get -qq update
+    apt-get -qq install --yes --no-install-recommends nginx-light libnginx-mod-http-lua >/dev/null
+  else
+    echo "the remote-* scenarios need nginx-light and libnginx-mod-http-lua; install them" >&2
+  fi
+fi
+
 echo "installing the peers into $venv" >&2
 rm -f "$stamp"
 [ -x "$python" ] || "${PYTHON:-python3}" -m venv "$venv"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _spec import Task, Timed
     from _work import Work
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "write"]
 
 
 class _Source:
@@ -88,7 +88,8 @@ def _loader_class() -> Any:  # noqa: ANN401 - needs torch, which reading without
     return StreamingDataLoader
 
 
-def _write(work: Work, out: Path) -> None:
+def write(work: Work, out: Path) -> None:
+    """Write the shards."""
     with MDSWriter(out=str(out), columns=dict(work.columns), size_limit=work.shard_bytes) as writer:
         for batch in work.batches():
             writer.write_batch(batch)
@@ -107,6 +108,6 @@ def prepare(task: Task, options: dict[str, Any], shared: Path) -> Timed:
         shutil.rmtree(cache, ignore_errors=True)
     os.environ["STREAMING_CACHE_DIR"] = str(cache)
     source = _Source(
-        shared_data(task, shared, "mds", _write), task, options.get("shuffle_algo", "py1e")
+        shared_data(task, shared, "mds", write), task, options.get("shuffle_algo", "py1e")
     )
     return timed(task, method, source, truth)

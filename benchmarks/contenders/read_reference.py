@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _spec import Task, Timed
     from _work import Work
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "write"]
 
 
 class _Source:
@@ -68,7 +68,8 @@ class _Source:
         return loader
 
 
-def _write(work: Work, out: Path) -> None:
+def write(work: Work, out: Path) -> None:
+    """Write the shards."""
     with MDSWriter(out=str(out), columns=dict(work.columns), size_limit=work.shard_bytes) as writer:
         for sample in work.samples():
             writer.write(sample)
@@ -77,5 +78,5 @@ def _write(work: Work, out: Path) -> None:
 def prepare(task: Task, options: dict[str, Any], shared: Path) -> Timed:
     """Find or write the shards."""
     truth = truth_of(task, shared)
-    source = _Source(shared_data(task, shared, "mds", _write), task)
+    source = _Source(shared_data(task, shared, "mds", write), task)
     return timed(task, options["method"], source, truth)
