@@ -26,20 +26,7 @@ def _epoch() -> Scenario:
         Contender(OURS, "remote_ours", "ours", "its own loader, py1e", options),
         Contender(REFERENCE, "remote_reference", "peers", "its own loader, py1e", options),
         Contender(LITDATA, "remote_lit", "peers", "its own loader, shuffled", options),
-        Contender(
-            _CLIENT,
-            "remote_client",
-            "peers",
-            "four threads, `get_object` through a reused buffer into files; nothing is read",
-            {"way": "get_object"},
-        ),
-        Contender(
-            f"{_CLIENT}, download_file",
-            "remote_client",
-            "peers",
-            "four threads, its own `download_file`; nothing is read",
-            {"way": "download_file"},
-        ),
+        *_clients(),
     )
     return Scenario(
         name="remote-epoch",
@@ -51,6 +38,34 @@ def _epoch() -> Scenario:
         cases=_cases(("tokens", "blobs"), contenders, quick=False, num_workers=(2,)),
         quick_cases=_cases(("tokens", "blobs"), contenders, quick=True, num_workers=(2,)),
         baselines=(REFERENCE, LITDATA, _CLIENT),
+        metric="fetched",
+    )
+
+
+def _clients(**options: int) -> tuple[Contender, ...]:
+    """Return bare clients; what they bring is read by nobody."""
+    work = "eight threads" if options else "four threads, shards into files; nothing is read"
+
+    def peer(name: str, client: str, note: str) -> Contender:
+        chosen = {"client": client, **options}
+        return Contender(name, "remote_client", "peers", f"{work}; {note}", chosen)
+
+    own = Contender(f"{OURS}, client alone", "remote_own_client", "ours", work, options)
+    boto3 = peer(_CLIENT, "boto3", "`get_object` through a buffer that is used again")
+    obstore = peer("obstore alone", "obstore", "`stream` or `get_range`")
+    if options:
+        return own, boto3, obstore
+    return own, boto3, peer(f"{_CLIENT}, download_file", "download_file", "its own way"), obstore
+
+
+def _ranges() -> Scenario:
+    return Scenario(
+        name="remote-ranges",
+        title="Small ranges from object storage",
+        text=f"16 KiB from random places of shards of 64 MiB, by bare clients. {_SERVER}",
+        cases=_cases(("tokens",), _clients(ranges=5_000), quick=False, num_workers=(0,)),
+        quick_cases=_cases(("tokens",), _clients(ranges=50), quick=True, num_workers=(0,)),
+        baselines=(_CLIENT,),
         metric="fetched",
     )
 
@@ -95,4 +110,4 @@ def _cases(
     return tuple(Case(task, contenders, fresh) for task in tasks)
 
 
-SCENARIOS = (_epoch(), _first())
+SCENARIOS = (_epoch(), _first(), _ranges())
