@@ -24,8 +24,12 @@ demo: $(DEV) ## write a data set, check it, train from it, kill and resume
 	$(BIN)/python examples/train.py
 
 .PHONY: test
-test: $(DEV) ## run all tests and the doctests of the packages
+test: $(DEV) servers ## run all tests and the doctests of the packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: servers
+servers: $(DEV) ## install the servers that tests run against, as far as this machine allows
+	@PYTHON=$(BIN)/python tests/servers/install.sh
 
 .PHONY: check
 check: ## everything that gates a change: lint, types, layers, test
@@ -63,7 +67,7 @@ docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 .PHONY: clean
-clean: ## remove what the other verbs made, except .venv
+clean: ## remove what the other verbs made, except .venv and .servers
 	rm -rf build dist site .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
-from streaming_reader._cache import Counts, touch_pages
-from streaming_reader._located import Locator
+from streaming_reader._cache import Counts, last_sign, touch_pages
+from streaming_reader._located import Located, Locator, first_uses
+from streaming_reader._ranged import RangeCounts, Ranged, rows_by_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from streaming_core._format import Shard
     from streaming_core._index import ShardInfo, ShardTable
     from streaming_reader._cache import ShardCache
-    from streaming_reader._located import Located
+    from streaming_reader._ranged import Origin
 
 __all__ = ["Catalogue"]
 
@@ -32,11 +33,19 @@ class Catalogue:
     """
 
     def __init__(
-        self, tables: Sequence[ShardTable], caches: Sequence[ShardCache], *, timeout: float
+        self,
+        tables: Sequence[ShardTable],
+        caches: Sequence[ShardCache],
+        *,
+        timeout: float,
+        origins: Sequence[Origin] = (),
     ) -> None:
-        """Take one table and one cache for each stream; opening takes `timeout` seconds at most."""
+        """Take one table and one cache for each stream, and how long nothing may come.
+
+        `origins` are where ranges of each stream's shards come from, if that can be.
+        """
         self.timeout = timeout
-        """Seconds after which a shard that cannot be had is an error."""
+        """Seconds without a byte after which whoever waits for a shard gives up."""
         self.tables = tuple(tables)
         self.caches = tuple(caches)
         self.shards_per_stream = np.array([t.num_shards for t in tables], np.int64)
@@ -54,6 +63,9 @@ class Catalogue:
         """Number of all shards."""
         self.num_samples = int(self.sample_offsets[-1])
         """Number of all samples."""
+        ranged = Ranged(origins, self.shard_offsets.tolist()) if origins else None
+        self.ranged = ranged if ranged is not None and ranged.is_useful else None
+        """What reads ranges of shards that are not here; None if nothing can."""
 
     @cached_property
     def stream_per_shard(self) -> NDArray[np.int64]:
@@ -125,9 +137,42 @@ class Catalogue:
     def open(self, shard: int) -> Shard:
         """Return it, downloaded first if it must be."""
         if len(self.caches) == 1:
-            return self.caches[0].open(shard, timeout=self.timeout)
+            return self.caches[0].open(shard)
         cache, number = self.place(shard)
-        return cache.open(number, timeout=self.timeout)
+        return cache.open(number)
+
+    def last_sign(self) -> float:
+        """Return when anything came last, of `time.monotonic`, whichever shard it is of."""
+        return last_sign()
+
+    def sample(self, shard: int, row: int) -> dict[str, Any]:
+        """Return one sample, for which not all of its shard is fetched if that is not here."""
+        if self.ranged is None or self.is_local(shard):
+            return self.open(shard).row(row)
+        one = Located(np.array([-1]), np.array([shard]), np.array([row]))
+        return self.opener(one)(shard).row(row)
+
+    def opener(self, located: Located) -> Callable[[int], Shard]:
+        """Return what opens the shards of some samples, to read these samples of and no others.
+
+        Where a shard is not here, and little of it was ever wanted, only that is fetched.
+        """
+        ranged = self.ranged
+        if ranged is None or not len(located):
+            return self.open
+        late = [at for at in first_uses(located.shards).tolist() if not self.is_local(at)]
+        if not late:
+            return self.open
+        held = ranged.rows(rows_by_shard(located, late), timeout=self.timeout)
+
+        def get(shard: int) -> Shard:
+            if shard in held:
+                return held[shard]
+            found = self.open(shard)
+            ranged.whole(shard, found)
+            return found
+
+        return get
 
     def warm(self, shard: Shard) -> None:
         """Get the pages of an open shard mapped, of which many are going to be used."""
@@ -136,6 +181,10 @@ class Catalogue:
     def counts(self) -> Counts:
         """Return what this process has done to all caches so far."""
         return sum((cache.counts for cache in self.caches), Counts())
+
+    def range_counts(self) -> RangeCounts:
+        """Return what this process has read by ranges so far."""
+        return RangeCounts() if self.ranged is None else self.ranged.counts
 
     def evict_coldest(self) -> bool:
         """Remove the shard of the first stream that has one which was not used for longest."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
 
 from streaming_core._world import World, torch_worker
 from streaming_core.errors import CheckpointError
 from streaming_reader._divider import SKIPPED, Divider
 from streaming_reader._order import EpochPlan, OrderConfig, Weights
+from streaming_reader._ranged import Outlook
 from streaming_reader._share import Share
 from streaming_reader._shared import Position, SharedBlock
 from streaming_reader._state import make_state, parse_state
@@ -25,6 +28,8 @@ __all__ = ["ITERATION", "Epochs"]
 
 ITERATION: ContextVar[str | None] = ContextVar("iteration", default=None)
 """The name of the iteration that is being begun, where a loader has announced it."""
+_THIN: Final = 64
+"""Where an epoch uses one sample in so many of a stream, its shards are not fetched for that."""
 
 
 @dataclass(slots=True)
@@ -82,6 +87,13 @@ class Epochs:
         elif divider is Divider.SAMPLES:
             together = len(ranks)  # a global batch, of which each process keeps its part
         return Share(plan, ranks, world.worker, world.workers_per_rank, together)
+
+    def outlook(self, share: Share) -> Outlook:
+        """Return what an iteration of that share is going to use."""
+        used = self.weights.choose
+        thin = np.flatnonzero((used > 0) & (_THIN * used <= self.catalogue.samples_per_stream))
+        mean = self.catalogue.mean_sample_bytes
+        return Outlook(share.num_samples, mean, frozenset(thin.tolist()))
 
     def prepare(self, world: World, epoch: int, batch_size: int) -> None:
         """Make an epoch's order in the background, once per node and if that takes long."""

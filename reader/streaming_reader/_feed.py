@@ -16,6 +16,7 @@ from streaming_core.errors import StreamingError
 from streaming_reader._batch import Mixed, as_format
 from streaming_reader._fetch import Fetcher
 from streaming_reader._located import Located, compact, first_uses
+from streaming_reader._ranged import Announced, Forerun
 from streaming_reader._shared import COUNTERS
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from streaming_core._format import Shard
     from streaming_reader._batch import Batch, BatchFormat, RaggedForm
     from streaming_reader._catalogue import Catalogue
+    from streaming_reader._ranged import Outlook, RangeCounts
 
 __all__ = ["Feed", "decode", "decode_any", "decode_as", "decode_list"]
 
@@ -73,12 +75,14 @@ def decode_as(
     ragged: RaggedForm = "list",
 ) -> Any:  # noqa: ANN401 - the format's type
     """Return the samples `ids` in one batch; raises as `as_format`."""
-    return as_format(decode_any(source, source.open, source.locate(ids)), batch_format, ragged)
+    located = source.locate(ids)
+    return as_format(decode_any(source, source.opener(located), located), batch_format, ragged)
 
 
 def decode_list(source: Catalogue, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
     """Return the samples `ids`, whatever columns each has."""
-    return list(decode_rows(source, source.open, source.locate(ids))) if len(ids) else []
+    located = source.locate(ids)
+    return list(decode_rows(source, source.opener(located), located)) if len(ids) else []
 
 
 def _have_same_names(source: Catalogue, located: Located) -> bool:
@@ -104,6 +108,18 @@ def decode_rows(
     return (opened[shard].row(row) for shard, row in pairs)
 
 
+def _fetchers(
+    source: Catalogue, timeout: float, outlook: Outlook | None
+) -> tuple[Fetcher, Forerun | None]:
+    """Return what fetches shards, and what reads ranges before, where there are any to be read."""
+    ranged = source.ranged
+    if ranged is None or outlook is None:
+        return Fetcher(source, timeout=timeout), None
+    shards = Announced(source, ranged)
+    fetcher = Fetcher(shards, timeout=timeout)
+    return fetcher, Forerun(shards, ranged, fetcher, outlook, timeout=timeout)
+
+
 class Feed:
     """Gives a worker's samples in order, fetching shards for those to come.
 
@@ -118,13 +134,17 @@ class Feed:
         ahead: int,
         timeout: float,
         counters: NDArray[np.int64],
+        outlook: Outlook | None = None,
     ) -> None:
-        """Give the samples of `windows`, wanting the shards of `ahead` samples beyond each."""
+        """Give the samples of `windows`, wanting the shards of `ahead` samples beyond each.
+
+        With an `outlook` what is needed before its shards are here may be read by ranges.
+        """
         self._source = source
         self._windows = windows
         self._ahead = ahead
         self._counters = counters
-        self._fetcher = Fetcher(source, timeout=timeout)
+        self._fetcher, self._forerun = _fetchers(source, timeout, outlook)
         self._aside = np.zeros(0, np.int64)
         """The rest of a window, of which no shard is wanted yet."""
         self._coming: deque[Located] = deque()
@@ -132,6 +152,7 @@ class Feed:
         self._pulled = 0
         """How many these are."""
         self._known = source.counts()
+        self._read: RangeCounts = source.range_counts()
         mean = max(1.0, source.mean_sample_bytes)
         self._window = max(1, min(_MOST_WINDOW, int(_WINDOW_BYTES / mean)))
         """How many samples are decoded at a time, at most."""
@@ -144,19 +165,22 @@ class Feed:
         while True:
             coming = self._take(size)
             if not len(coming):
+                self._finish()
                 return
             while len(coming):
-                count = self._arrived(coming)
+                count = self._arrived(coming, _FIRST)
                 yield from self._rows(coming.part(0, count))
                 coming = coming.part(count)
             size = min(self._window, size * 4)
 
     def ids(self) -> Iterator[int]:
         """Yield the ids instead of their samples, each when its shard is there."""
+        if self._forerun is not None:
+            self._forerun.release()
         while len(coming := self._take(_FIRST)):
             last = -1
             for sample, shard in zip(coming.ids.tolist(), coming.shards.tolist(), strict=True):
-                if shard != last:
+                if shard != last and not (self._forerun and self._forerun.is_thin(shard)):
                     began = time.perf_counter_ns()
                     self._fetcher.get(shard)
                     self._count("wait_shard_ns", time.perf_counter_ns() - began)
@@ -176,9 +200,9 @@ class Feed:
             coming = self._take(together * size)
             while len(coming):
                 total = len(coming)
-                count = self._arrived(coming) if total > size else total
+                count = self._arrived(coming, size)
                 # Whole batches only, at least one, whether its shards are here or not.
-                count = total if count == total else max(size, count // size * size)
+                count = total if count == total else min(total, max(size, count // size * size))
                 if drop_last and count < size:
                     return
                 for batch in self._decoded(coming.part(0, count), size):
@@ -189,6 +213,7 @@ class Feed:
                     yield batch
                 coming = coming.part(count)
             if not self._coming and not self._pull(1):
+                self._finish()
                 return
             together = min(most, 2 * together)
 
@@ -229,6 +254,8 @@ class Feed:
     def close(self) -> None:
         """Fetch no more."""
         self._fetcher.close()
+        if self._forerun is not None:
+            self._forerun.close()
 
     def __enter__(self) -> Self:
         return self
@@ -264,17 +291,36 @@ class Feed:
             piece, self._aside = self._source.locate(self._aside[:count]), self._aside[count:]
             self._coming.append(piece)
             self._pulled += len(piece)
-            self._fetcher.want(first_uses(piece.shards).tolist())
+            (self._forerun or self._fetcher).want(first_uses(piece.shards).tolist())
         return self._pulled > 0
 
-    def _arrived(self, located: Located) -> int:
-        """Return how many samples can be had without waiting or failing, at least one."""
-        if not self._fetcher.at_work:
+    def _arrived(self, located: Located, needed: int) -> int:
+        """Return how many samples can be had without waiting or failing, at least one.
+
+        Of the first `needed` ones, those that are late are read by ranges if that is better.
+        """
+        forerun = self._forerun
+        if not (forerun or self._fetcher).at_work:
             return len(located)
-        late = [s for s in first_uses(located.shards).tolist() if not self._fetcher.ready(s)]
+        held: frozenset[int] = frozenset()
+        ready = self._fetcher.ready
+        if forerun is not None:
+            began = time.perf_counter_ns()
+            held = forerun.bring(located.part(0, needed), self._coming)
+            self._count("wait_shard_ns", time.perf_counter_ns() - began)
+            ready = forerun.ready
+        late = [s for s in first_uses(located.shards).tolist() if not ready(s)]
         if not late:
             return len(located)
-        return max(1, int(np.flatnonzero(np.isin(located.shards, late))[0]))
+        missing = np.isin(located.shards, late)
+        if held:
+            missing[:needed] &= ~np.isin(located.shards[:needed], list(held))
+        return max(1, int(missing.argmax())) if missing.any() else len(located)
+
+    def _finish(self) -> None:
+        """Make sure of what was given before its shards were here."""
+        if self._forerun is not None:
+            self._forerun.finish()
 
     def _timed(self, make: Callable[..., _T], located: Located, *, copy: bool) -> _T:
         """Decode samples, counting apart what was spent on waiting for shards."""
@@ -283,7 +329,7 @@ class Feed:
         def get(shard: int) -> Shard:
             nonlocal waited
             began = time.perf_counter_ns()
-            found = self._fetcher.get(shard)
+            found = (self._forerun or self._fetcher).get(shard)
             waited += time.perf_counter_ns() - began
             return found
 
@@ -291,11 +337,12 @@ class Feed:
         made = make(self._source, get, located, copy=copy)
         self._count("wait_shard_ns", waited)
         self._count("decode_ns", time.perf_counter_ns() - began - waited)
-        now = self._source.counts()
-        if now != self._known:
-            for name, number in asdict(now - self._known).items():
+        now, read = self._source.counts(), self._source.range_counts()
+        if now != self._known or read != self._read:
+            news = {**asdict(now - self._known), **asdict(read - self._read)}
+            for name, number in news.items():
                 self._count(name, number)
-            self._known = now
+            self._known, self._read = now, read
         return made
 
     def _count(self, name: str, number: int) -> None:

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any
 
-from streaming_core.errors import SchemaError
-from streaming_reader._cache import CacheGroup, CacheSettings, ShardCache, SharedArrays
+from streaming_core._store import is_final
+from streaming_core.errors import SchemaError, StoreError, StreamsError
+from streaming_reader._cache import (
+    CacheGroup,
+    CacheSettings,
+    Pace,
+    ShardCache,
+    SharedArrays,
+)
 from streaming_reader._catalogue import Catalogue
 from streaming_reader._opening import open_index
 from streaming_reader._order import ArrayMaker, Weight, Weights, in_memory, resolve_weights
-from streaming_reader.stream import user_cache
+from streaming_reader._ranged import Origin
+from streaming_reader.stream import streams_registry, user_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from streaming_reader.stream import Stream
+    from streaming_core._index import ShardTable
+    from streaming_core._store import Store
+    from streaming_reader.stream import Stream, StreamDefaults
 
-__all__ = ["OrderArrays", "open_streams", "order_arrays", "settle_weights"]
+__all__ = ["OrderArrays", "chosen_streams", "open_streams", "order_arrays", "settle_weights"]
 
+_Opened = tuple["ShardTable", "Mapping[str, str]", "Store | None"]
 _AT_A_TIME = 16
+_MOST_SHOWN = 8
 _SHARE_FROM = 1 << 20
 """Numbers from which on an order is computed once per node; below, faster than a file."""
+
+
+def chosen_streams(
+    streams: Sequence[Stream] | None,
+    defaults: StreamDefaults,
+    kind: str,
+    config: Mapping[str, Any] | None,
+) -> list[Stream]:
+    """Return the streams with their defaults, or the one of that `kind` that these describe.
+
+    Raises `SchemaError` if both are given, or neither.
+    """
+    if streams is None:
+        streams = [streams_registry.find(kind)(**(config or {}))]
+    elif defaults.remote is not None or defaults.local is not None:
+        msg = "give either streams, or remote and local of a single one"
+        raise SchemaError(msg)
+    return [stream.apply_default(defaults) for stream in streams]
 
 
 def open_streams(
@@ -36,30 +66,78 @@ def open_streams(
         raise SchemaError(msg)
     _refuse_shared_folders(streams)
     group = CacheGroup(cache_limit) if cache_limit is not None else None
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-open") as pool:
-        opened = list(pool.map(open_index, streams))
-    caches = [
-        ShardCache(
-            table,
-            remote,
-            stream.folder,
-            sums=sums,
-            settings=CacheSettings(
-                keep_zip=stream.settings.keep_zip,
-                validate_hash=stream.settings.validate_hash,
-                tries=stream.settings.download_retry + 1,
-                timeout=stream.settings.download_timeout,
-                allow_unsafe=allow_unsafe,
-            ),
-            group=group,
+    paces = _paces(streams)
+    opened = _opened(streams, paces)
+    caches: list[ShardCache] = []
+    origins: list[Origin] = []
+    for stream, (table, sums, remote), pace in zip(streams, opened, paces, strict=True):
+        settings = CacheSettings(
+            keep_zip=stream.settings.keep_zip,
+            validate_hash=stream.settings.validate_hash,
+            tries=stream.settings.download_retry + 1,
+            timeout=stream.settings.download_timeout,
+            allow_unsafe=allow_unsafe,
         )
-        for stream, (table, sums, remote) in zip(streams, opened, strict=True)
-    ]
-    timeout = max(
-        stream.settings.download_timeout * (stream.settings.download_retry + 1)
-        for stream in streams
-    )
-    return Catalogue([table for table, _, _ in opened], caches, timeout=timeout)
+        caches.append(
+            ShardCache(table, remote, stream.folder, settings, group, sums=sums, pace=pace)
+        )
+        origins.append(Origin(table, remote, settings, pace=pace))
+    # A little longer than what fetches a shard, whose error says more.
+    timeout = max(cache.patience for cache in caches)
+    timeout += max(stream.settings.download_timeout for stream in streams)
+    tables = [table for table, _, _ in opened]
+    return Catalogue(tables, caches, timeout=timeout, origins=origins)
+
+
+def _paces(streams: Sequence[Stream]) -> list[Pace]:
+    """Return the pace of each stream's remote; those of one host share that of the first."""
+    known: dict[str, Pace] = {}
+    own = [Pace.of(stream.folder) for stream in streams]
+    hosts = ["/".join((stream.url or "").split("/", 3)[:3]) for stream in streams]
+    return [known.setdefault(host, pace) for host, pace in zip(hosts, own, strict=True)]
+
+
+def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
+    """Open all streams, several at a time; raises what became of those that cannot be opened."""
+    with (
+        ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-request") as requests,
+        ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-open") as pool,
+    ):
+        if len(streams) == 1:
+            return [open_index(streams[0], paces[0], requests)]
+        tasks = [
+            pool.submit(open_index, stream, pace, requests)
+            for stream, pace in zip(streams, paces, strict=True)
+        ]
+        try:
+            for task in as_completed(tasks):
+                if _is_hopeless(task.exception()):
+                    break
+        finally:
+            pool.shutdown(cancel_futures=True)
+    errors = [error for task in tasks if not task.cancelled() and (error := task.exception())]
+    if errors:
+        raise _joined(errors, sum(task.cancelled() for task in tasks), len(streams))
+    return [task.result() for task in tasks]
+
+
+def _is_hopeless(error: BaseException | None) -> bool:
+    """Tell whether a store did not even answer, after all tries: others would wait in vain too."""
+    return isinstance(error, StoreError) and not is_final(error)
+
+
+def _joined(errors: Sequence[BaseException], untried: int, total: int) -> BaseException:
+    """Return one error for all streams that cannot be opened."""
+    other = next((error for error in errors if not isinstance(error, Exception)), None)
+    if other is not None or len(errors) == 1:
+        return other or errors[0]
+    shown = [f"  {error}" for error in errors[:_MOST_SHOWN]]
+    if len(errors) > _MOST_SHOWN:
+        shown.append(f"  … and {len(errors) - _MOST_SHOWN} more")
+    left = f", and {untried} were not tried" if untried else ""
+    head = f"{len(errors)} of {total} streams cannot be opened{left}:"
+    found = tuple(error for error in errors if isinstance(error, Exception))
+    return StreamsError("\n".join([head, *shown]), errors=found)
 
 
 def _refuse_shared_folders(streams: Sequence[Stream]) -> None:

@@ -43,6 +43,12 @@ class Share:
             "together": self.together,
         }
 
+    @property
+    def num_samples(self) -> int:
+        """Samples that this worker gives, or a few more."""
+        batches = self.plan.num_steps * len(self.ranks)
+        return -(-batches // self.workers) * self.plan.batch_size
+
     def windows(self, then: Callable[[], None], *, skip: int = 0) -> Iterator[NDArray[np.int64]]:
         """Yield the ids of this worker's batches, few at first and some ten thousand later on.
 

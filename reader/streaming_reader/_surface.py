@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
@@ -82,6 +83,19 @@ class Surface(_Base):
     streams: list[Stream]
     _catalogue: Catalogue
     _epochs: Epochs
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The class, which torch is told of when it first looks.
+
+        A DataLoader that took this for a map would go through it in the wrong order without a word.
+        Inheriting from torch's class, or registering there early, would load torch for those who do
+        not use it.
+        """
+        torch: Any = sys.modules.get("torch.utils.data")
+        if torch is not None and hasattr(torch, "IterableDataset"):
+            torch.IterableDataset.register(Surface)
+        return type(self)
 
     # --- numbers ----------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,12 @@ from streaming_reader._batch import as_format, batched_rows, check_format, rows_
 from streaming_reader._divider import find_divider
 from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode_as, decode_list
+from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
-from streaming_reader._setup import open_streams, order_arrays, settle_weights
+from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
 from streaming_reader._worker_state import CountedSamples, is_asked_for
-from streaming_reader.stream import Stream, StreamDefaults, streams_registry
+from streaming_reader.stream import StreamDefaults
 
 if TYPE_CHECKING:
     import os
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from streaming_core._store import StorageOptions
     from streaming_reader._batch import Batch, BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
+    from streaming_reader.stream import Stream
 
 __all__ = ["StreamingDataset"]
 
@@ -49,9 +51,10 @@ class StreamingDataset(Surface):
         local: Where they are kept; see `Stream`.
         split: A sub-folder of both, such as `train`.
         download_retry: How often a failed download is tried again.
-        download_timeout: Seconds until a shard that has not come is an error.
+        download_timeout: Seconds after which a request that brings nothing has failed.
         validate_hash: A hash of the index that every fetched file must match.
         keep_zip: Keep compressed files beside the decompressed ones.
+        storage_options: What the remote's store takes beyond the URL; see `Stream`.
         epoch_size: Samples of an epoch over all ranks, as a number or a text such as `100k`; None
             for all, or for what the streams' weights give.
         predownload: How many samples ahead of the last one given a worker fetches; eight batches
@@ -98,6 +101,7 @@ class StreamingDataset(Surface):
         download_timeout: float = 60,
         validate_hash: str | None = None,
         keep_zip: bool = False,
+        storage_options: StorageOptions | None = None,
         epoch_size: int | str | None = None,
         predownload: int | None = None,
         cache_limit: int | str | None = None,
@@ -126,6 +130,7 @@ class StreamingDataset(Surface):
             download_timeout=download_timeout,
             validate_hash=validate_hash,
             keep_zip=keep_zip,
+            storage_options=KeptOptions.of(storage_options),
         )
         order = OrderConfig(
             batch_size=1 if batch_size is None else batch_size,
@@ -143,13 +148,7 @@ class StreamingDataset(Surface):
         """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
         self.world.replicated(replication)  # says at once if that cannot be
-        if streams is None:
-            kind = streams_registry.find(stream_name)
-            streams = [kind(**(stream_config or {}))]
-        elif remote is not None or local is not None:
-            msg = "give either streams, or remote and local of a single one"
-            raise SchemaError(msg)
-        self.streams = [stream.apply_default(defaults) for stream in streams]
+        self.streams = chosen_streams(streams, defaults, stream_name, stream_config)
         """The streams, with the weights that came out."""
         self._catalogue = open_streams(
             self.streams, cache_limit=cache_limit, allow_unsafe=allow_unsafe_types
@@ -163,19 +162,6 @@ class StreamingDataset(Surface):
         arrays = order_arrays(self.streams)
         self._epochs = Epochs(self._catalogue, weights, order, arrays, replication, batch_size)
         self._divider: Divider | None = None  # as a worker is told that cannot find out
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type[StreamingDataset]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The class, which torch is told of when it first looks.
-
-        A DataLoader that took this for a map would go through it in the wrong order without a word.
-        Inheriting from torch's class, or registering there early, would load torch for those who do
-        not use it.
-        """
-        torch: Any = sys.modules.get("torch.utils.data")
-        if torch is not None and hasattr(torch, "IterableDataset"):
-            torch.IterableDataset.register(StreamingDataset)
-        return type(self)
 
     # --- who and how much -------------------------------------------------------------------------
 
@@ -317,6 +303,7 @@ class StreamingDataset(Surface):
                 ahead=ahead,
                 timeout=self._catalogue.timeout,
                 counters=self._epochs.shared.counters(world.worker),
+                outlook=self._epochs.outlook(share),
             )
 
         return feed, {"epoch": begun.epoch, "from_sample": begun.sample, **share.place()}
@@ -338,7 +325,7 @@ class StreamingDataset(Surface):
         del retry
         catalogue = self._catalogue
         shard, row = catalogue.find(sample_at(sample_id, catalogue.num_samples))
-        return catalogue.open(shard).row(row)
+        return catalogue.sample(shard, row)
 
     def take(
         self,

@@ -9,12 +9,16 @@ import re
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 
 from streaming_core._store import LocalStore, open_store
 from streaming_core.errors import SchemaError
+from streaming_reader._options import KeptOptions
+
+if TYPE_CHECKING:
+    from streaming_core._store import StorageOptions
 
 __all__ = ["Stream", "StreamDefaults", "streams_registry", "user_cache"]
 
@@ -34,6 +38,7 @@ class StreamDefaults:
     download_timeout: float = 60
     validate_hash: str | None = None
     keep_zip: bool = False
+    storage_options: KeptOptions | None = None
 
 
 class Stream:
@@ -49,10 +54,14 @@ class Stream:
         repeat: How often each epoch gives all samples; fractions are drawn.
         choose: How many samples each epoch gives. At most one of these three.
         download_retry: How often a failed download is tried again.
-        download_timeout: Seconds until a shard that has not come is an error.
+        download_timeout: Seconds after which a request that brings nothing has failed; how long a
+            shard takes in all does not matter.
         validate_hash: A hash of the index that every fetched file must match; without it, those
             that cost next to nothing are checked.
         keep_zip: Keep the compressed file beside the decompressed one.
+        storage_options: What the remote's store takes beyond the URL, such as credentials: names
+            and values, or a function that returns them, which is called again when they have run
+            out. They are in no checkpoint, and in no pickle but that of a starting worker.
 
     Example:
         >>> stream = Stream(remote="/data/c4", local="/cache/c4", split="train", proportion=0.3)
@@ -60,7 +69,7 @@ class Stream:
         ('/cache/c4/train', '/data/c4/train')
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the reference's arguments
         self,
         *,
         remote: str | os.PathLike[str] | None = None,
@@ -73,6 +82,7 @@ class Stream:
         download_timeout: float | None = None,
         validate_hash: str | None = None,
         keep_zip: bool | None = None,
+        storage_options: StorageOptions | None = None,
     ) -> None:
         proportion = _number(proportion, "proportion")
         repeat = _number(repeat, "repeat")
@@ -98,6 +108,7 @@ class Stream:
             "download_timeout": download_timeout,
             "validate_hash": validate_hash,
             "keep_zip": keep_zip,
+            "storage_options": KeptOptions.of(storage_options),
         }
         self._settings = self._resolve(StreamDefaults())
 
@@ -158,9 +169,20 @@ class Stream:
             return None
         return url
 
+    @property
+    def storage_options(self) -> StorageOptions | None:
+        """What to open the remote with; those of the data set are not for folders.
+
+        Raises `AccessDeniedError` if they stayed behind in another process.
+        """
+        options = self._settings.storage_options
+        is_own = self._given["storage_options"] is not None
+        return options.get() if options and (is_own or _is_url(self.remote or "")) else None
+
     def __repr__(self) -> str:
+        names = [f.name for f in fields(self._settings) if f.name != "storage_options"]
         shown = {
-            **{f.name: getattr(self._settings, f.name) for f in fields(self._settings)},
+            **{name: getattr(self._settings, name) for name in names},
             "proportion": self.proportion,
             "repeat": self.repeat,
             "choose": self.choose,
@@ -177,6 +199,11 @@ def user_cache(remote: str) -> Path:
         home = str(Path(home, "streaming-core"))
     name = hashlib.blake2s(_absolute(remote).encode(), digest_size=16).hexdigest()
     return Path(home, name)
+
+
+def _is_url(remote: str) -> bool:
+    scheme = _SCHEME.match(remote)
+    return scheme is not None and scheme[1].lower() != "file"
 
 
 def _absolute(remote: str) -> str:

@@ -34,8 +34,10 @@ __all__ = [
     "ShardCorruptError",
     "ShardFetchError",
     "ShardSizeError",
+    "StoreBusyError",
     "StoreError",
     "StreamingError",
+    "StreamsError",
     "UnsafeEncodingError",
     "UnsafeKeyError",
     "WaitTimeoutError",
@@ -205,6 +207,18 @@ class WaitTimeoutError(StreamingError, TimeoutError):
     kind = "wait-timeout"
 
 
+class StreamsError(StreamingError):
+    """Several streams of a data set cannot be opened; the message has what became of the first."""
+
+    kind = "streams"
+
+    def __init__(self, message: str, *, errors: tuple[Exception, ...] = ()) -> None:
+        """Keep all errors."""
+        super().__init__(message)
+        self.errors = errors
+        """What became of each stream that could not be opened, in order."""
+
+
 # --- storage --------------------------------------------------------------------------------------
 
 
@@ -248,6 +262,18 @@ class UnsafeKeyError(StoreError, ValueError):
     """A key that is no safe relative name, is reserved, or leads out of the store's folder."""
 
     kind = "unsafe-key"
+
+
+class StoreBusyError(StoreError):
+    """A store that asks for fewer requests (429, 503); the next may be made `retry_after` later."""
+
+    kind = "store-busy"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        """Keep what a program needs."""
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the store wants to be left alone for; None if it does not say."""
 
 
 class ShardFetchError(StoreError):

@@ -32,6 +32,7 @@ class _Shards:
         self.began: list[int] = []
         self.warmed: list[int] = []
         self.changed = threading.Condition()
+        self.sign = float("-inf")
 
     def is_local(self, shard: int) -> bool:
         return shard in self.local
@@ -54,6 +55,9 @@ class _Shards:
 
     def weight(self, shard: int) -> int:  # noqa: ARG002 - all weigh the same
         return 10
+
+    def last_sign(self) -> float:
+        return self.sign
 
     def describe(self, shard: int) -> str:
         return f"shard {shard} from nowhere"

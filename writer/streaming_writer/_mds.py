@@ -95,7 +95,10 @@ class MDSWriter(Writer):
         append: Add shards to a finished data set. Its index stays valid until the new one replaces
         it.
         part: Write into a folder of its own below `out`, one for each process; `merge_index` joins
-        them.
+            them.
+        storage_options: What the store of a URL takes beyond it, such as credentials: names and
+            values, or a function that returns them, which is called again when they have run out.
+            They are in no file that is written.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from streaming_core._index import (
     parse_index,
 )
 from streaming_core._read import SUMS, format_sums, parse_sums
-from streaming_core._store import LocalStore, Store, open_store
+from streaming_core._store import LocalStore, Retry, Store, open_store, with_timeout
 from streaming_core.errors import (
     IndexMissingError,
     ObjectNotFoundError,
@@ -31,9 +31,12 @@ from streaming_writer._output import INDEX, Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming_core._store import StorageOptions
+
 __all__ = ["merge_index"]
 
 _READERS = 16
+_TRIES = 3
 _Part = tuple[str, ShardTable, dict[str, str]]
 
 
@@ -41,14 +44,18 @@ def merge_index(
     index_file_urls: Sequence[Target] | Target,
     out: Target | None = None,
     keep_local: bool = True,  # noqa: FBT001, FBT002 - the reference takes it by position
-    download_timeout: int = 60,  # noqa: ARG001 - taken for compatibility; stores have their own limits
+    download_timeout: int = 60,
+    *,
+    storage_options: StorageOptions | None = None,
 ) -> None:
     """Write one index over data sets in sub-folders, of any depth; their files stay where they are.
 
     `merge_index(root)` joins every data set below the folder or URL `root`, in order of their
     paths. `merge_index([index, …], root)` joins those whose `index.json` are listed, in that order;
     all must lie below `root`. A pair (folder, URL) names the same place twice: it is read where it
-    is found first, and the index is written to both (only to the URL without `keep_local`).
+    is found first, and the index is written to both (only to the URL without `keep_local`). A
+    request that brings nothing for `download_timeout` seconds is made again, twice at most.
+    `storage_options` are what the store of a URL takes beyond it; see `open_store`.
 
     Raises:
         IndexMissingError: There is nothing to join, or a listed index is not there.
@@ -70,7 +77,7 @@ def merge_index(
         2
     """
     root, listed = _arguments(index_file_urls, out)
-    stores = _stores(root)
+    stores = _stores(root, download_timeout, storage_options)
     _refuse_own_shards(stores)
     keys = _found(stores) if listed is None else [_relative(item, root) for item in listed]
     if not keys:
@@ -127,8 +134,14 @@ def _without_joined(parts: list[_Part]) -> list[_Part]:
     return [part for part in parts if not joins_others(part[0], part[1])]
 
 
-def _stores(target: Target) -> list[Store]:
-    return [open_store(part) for part in (target if isinstance(target, tuple) else (target,))]
+def _stores(target: Target, timeout: float, options: StorageOptions | None) -> list[Store]:
+    """Return the stores that a target names; the options are those of its URL."""
+    if isinstance(target, tuple):
+        folder, url = target
+        stores = [open_store(folder), open_store(url, options)]
+    else:
+        stores = [open_store(target, options)]
+    return [with_timeout(store, timeout) for store in stores]
 
 
 def _found(stores: Sequence[Store]) -> list[str]:
@@ -159,7 +172,7 @@ def _refuse_own_shards(stores: Sequence[Store]) -> None:
     """Raise `OutputNotEmptyError` if the index to be replaced names shards beside itself."""
     for store in stores:
         try:
-            table = parse_index(store.get(INDEX, max_bytes=MAX_INDEX_BYTES), f"{store.url}/{INDEX}")
+            table = parse_index(_got(store, INDEX), f"{store.url}/{INDEX}")
         except ObjectNotFoundError:
             continue
         own = [name for name in table.basenames("raw") if "/" not in name]
@@ -198,10 +211,15 @@ def _key_below(root: Store, store: Store) -> str | None:
     return None if key in {"", ".", INDEX} else key
 
 
+def _got(store: Store, key: str) -> bytes:
+    """Return an object, asked for again where that may help."""
+    return Retry(_TRIES).call(partial(store.get, key, max_bytes=MAX_INDEX_BYTES))
+
+
 def _table(stores: Sequence[Store], key: str) -> ShardTable:
     for store in stores:
         try:
-            return parse_index(store.get(key, max_bytes=MAX_INDEX_BYTES), f"{store.url}/{key}")
+            return parse_index(_got(store, key), f"{store.url}/{key}")
         except ObjectNotFoundError:
             continue
     msg = f"{stores[0].url}/{key}: no index there; did that part's writer finish?"
@@ -211,7 +229,7 @@ def _table(stores: Sequence[Store], key: str) -> ShardTable:
 def _sums(stores: Sequence[Store], key: str) -> dict[str, str]:
     for store in stores:
         try:
-            return parse_sums(store.get(key.removesuffix(INDEX) + SUMS))
+            return parse_sums(_got(store, key.removesuffix(INDEX) + SUMS))
         except ObjectNotFoundError:
             continue
     return {}

@@ -255,6 +255,7 @@ def _remove(
     output: Output, journal: Journal, keys: list[str], first: int, known: frozenset[str]
 ) -> None:
     """Remove shards and notes from number `first` on, but never a file of the index."""
+    output.forget_uploads()
     journal.forget([number for number in journal.numbers() if number >= first])
     matches = [_SHARD.fullmatch(key) for key in keys if key not in known]
     output.delete(*(match[0] for match in matches if match and int(match[1]) >= first))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
 from streaming_core._codec import Compression, check_hashes, parse_compression
@@ -18,6 +18,7 @@ from streaming_writer._output import INDEX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming_core._store import StorageOptions
     from streaming_writer._kind import ShardKind
 
 __all__ = ["Options", "WriterOptions"]
@@ -48,6 +49,7 @@ class WriterOptions(TypedDict, total=False):
     resume: bool
     append: bool
     part: int | str | None
+    storage_options: StorageOptions | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class Options:
     resume: bool = False
     append: bool = False
     part: int | str | None = None
+    # Secrets, perhaps: never shown, and in none of the settings that are written down.
+    storage_options: StorageOptions | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be used, before anything is touched."""

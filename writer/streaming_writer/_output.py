@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -11,13 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Retry, Store, open_store
+from streaming_core._store._abilities import abort_uploads
 from streaming_core._store._os_errors import mapped_errors
-from streaming_core.errors import OutputNotEmptyError, SchemaError, StoreError
+from streaming_core.errors import (
+    OutputNotEmptyError,
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+)
 from streaming_writer._journal import Journal
 from streaming_writer._requests import put_checked, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from streaming_core._store import StorageOptions
 
 __all__ = ["INDEX", "Output", "Target", "resolve_targets"]
 
@@ -26,14 +35,26 @@ Target = str | os.PathLike[str] | tuple[str | os.PathLike[str], str | os.PathLik
 """A folder or URL, or a folder and a URL to write to both."""
 
 _T = TypeVar("_T")
+_log = logging.getLogger("streaming_core.writer")
+_SHARDS = "shard."
+"""What the names of shards begin with; other parts of the data set lie in folders of their own."""
 _FIRST_PAUSE_SECONDS = 0.5
+_BUSY_SECONDS = 180.0
+"""How long a store may refuse a request because it is busy until that is an error."""
+_MOST = 1 << 30
 
 
-def resolve_targets(out: Target, *, keep_local: bool, part: int | str | None) -> list[Store]:
+def resolve_targets(
+    out: Target,
+    *,
+    keep_local: bool,
+    part: int | str | None,
+    storage_options: StorageOptions | None = None,
+) -> list[Store]:
     """Return the stores to write to: the local folder, if it is kept, then the remote one.
 
     `out` is a folder, a URL, or a pair (folder, URL). A shard goes to a remote store from memory,
-    so a local folder is only touched where its copy stays.
+    so a local folder is only touched where its copy stays. `storage_options` are the URL's.
     """
     if isinstance(out, tuple):
         try:
@@ -41,9 +62,11 @@ def resolve_targets(out: Target, *, keep_local: bool, part: int | str | None) ->
         except ValueError:
             msg = f"out must be a folder or URL, or a pair (folder, URL); came {out!r}"
             raise SchemaError(msg) from None
-        stores = [open_store(folder), open_store(url)] if keep_local else [open_store(url)]
+        stores = [open_store(url, storage_options)]
+        if keep_local:
+            stores.insert(0, open_store(folder))
     else:
-        stores = [open_store(out)]
+        stores = [open_store(out, storage_options)]
         if keep_local and not isinstance(stores[0], LocalStore):
             stores.insert(0, open_store(tempfile.mkdtemp(prefix="streaming-")))
     if part is None:
@@ -62,7 +85,9 @@ class Output:
         """Try each put up to `retry` times, at least once."""
         self.stores = tuple(stores)
         self._over = threading.Event()
-        self._retry = Retry(retry, first_pause=_FIRST_PAUSE_SECONDS, stop=self._over)
+        pause = _FIRST_PAUSE_SECONDS
+        self._retry = Retry(retry, first_pause=pause, stop=self._over)
+        self._while_busy = Retry(_MOST, timeout=_BUSY_SECONDS, first_pause=pause, stop=self._over)
 
     @property
     def first(self) -> Store:
@@ -135,12 +160,33 @@ class Output:
         return self._retried(store, lambda: {info.key: info.size for info in store.list(prefix)})
 
     def _retried(self, store: Store, act: Callable[[], _T]) -> _T:
-        # A full or broken disk does not get better by asking again; a network may.
-        return act() if isinstance(store, LocalStore) else self._retry.call(act)
+        if isinstance(store, LocalStore):  # a full or broken disk does not get better by asking
+            return act()
+        attempts, refusals = self._retry.begin(), None
+        while True:
+            try:
+                return act()
+            except StoreBusyError as error:
+                if self._over.is_set():
+                    raise
+                # The store does its work, only not at once: that is none of the tries.
+                refusals = refusals or self._while_busy.begin()
+                refusals.failed(error)
+            except StoreError as error:
+                refusals = None
+                attempts.failed(error)
 
     def give_up(self) -> None:
         """Let no pause between two tries last any longer."""
         self._over.set()
+
+    def forget_uploads(self) -> None:
+        """Remove the parts that a killed writer left of shards it was sending."""
+        for store in self.stores:
+            try:
+                abort_uploads(store, _SHARDS)
+            except StoreError as error:  # they cost money, but hinder nobody
+                _log.warning("parts of unfinished uploads may be left: %s", error)
 
     def keys(self) -> list[str]:
         """Return what the first store holds."""
@@ -158,6 +204,7 @@ class Output:
                     _empty_folder(store.path)
             else:
                 side_by_side(partial(self._delete_from, store), self._listed(store))
+        self.forget_uploads()
 
     @staticmethod
     def _refuse_dangerous(store: Store) -> None:

@@ -91,7 +91,12 @@ class Writer:
         self._lock = threading.RLock()
         if columns is not None:
             make_kind(columns, options)  # refuse bad columns before anything is deleted or locked
-        stores = resolve_targets(out, keep_local=options.keep_local, part=options.part)
+        stores = resolve_targets(
+            out,
+            keep_local=options.keep_local,
+            part=options.part,
+            storage_options=options.storage_options,
+        )
         self._output = Output(stores, retry=options.retry)
         self._progress = Progress(shown=options.progress_bar, label=str(stores[-1].url))
         self._open = True

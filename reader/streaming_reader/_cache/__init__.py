@@ -8,6 +8,8 @@ from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
 from streaming_reader._cache._locks import lock_file
 from streaming_reader._cache._mapped import touch_pages
+from streaming_reader._cache._pace import Pace
+from streaming_reader._cache._patience import last_sign
 from streaming_reader._cache._places import CONTROL, SOURCE
 from streaming_reader._cache._settings import CacheSettings
 
@@ -17,8 +19,10 @@ __all__ = [
     "CacheGroup",
     "CacheSettings",
     "Counts",
+    "Pace",
     "ShardCache",
     "SharedArrays",
+    "last_sign",
     "lock_file",
     "touch_pages",
 ]

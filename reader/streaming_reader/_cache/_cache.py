@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from streaming_core._format import open_shard
 from streaming_core._store import LocalStore
@@ -28,13 +27,15 @@ from streaming_reader._cache._inspector import Inspector, Known
 from streaming_reader._cache._ledger import State
 from streaming_reader._cache._locks import lock_file
 from streaming_reader._cache._mapped import map_file
-from streaming_reader._cache._opened import Opened, clear_all
+from streaming_reader._cache._opened import NO_DESCRIPTORS, Opened, with_descriptors
+from streaming_reader._cache._pace import Pace
+from streaming_reader._cache._patience import Patience, sign
 from streaming_reader._cache._places import file_stamp
 from streaming_reader._cache._settings import CacheSettings
 from streaming_reader._cache._shelf import Shelf, raw_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from streaming_core._format import Shard
@@ -48,9 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShardCache"]
 
-_T = TypeVar("_T")
 _log = logging.getLogger("streaming_core.reader")
-_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LEDGER_SECONDS: Final = 30.0
 _ROLES: Final = ("raw", "raw_meta")
 
@@ -73,11 +72,13 @@ class ShardCache:
         group: CacheGroup | None = None,
         *,
         sums: Mapping[str, str] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Look for files in `folder`, made when something is fetched.
 
-        `sums` are the hashes beside the index, by basename. What killed processes left of
-        unfinished files is removed.
+        `sums` are the hashes beside the index, by basename; `pace` is the remote's, if the folder
+        is not the only one that is filled from there. What killed processes left of unfinished
+        files is removed.
 
         Raises:
             SchemaError: The group's limit is too small, or the index lacks the hash to validate.
@@ -93,7 +94,8 @@ class ShardCache:
         if table.num_shards:
             known.require(table.shard(0))
         self._known = known
-        self._filler = Filler(self._shelf, remote, self._settings, known)
+        pace = pace or Pace.of(path)
+        self._filler = Filler(self._shelf, remote, self._settings, known, pace)
         self._inspector = Inspector(self._shelf, known, is_cache=remote is not None)
         if self._group is not None:
             self._group.add(self._shelf)
@@ -127,6 +129,11 @@ class ShardCache:
         return self._group
 
     @property
+    def patience(self) -> float:
+        """Seconds without a byte after which a shard cannot be had, unless `open` is told."""
+        return self._settings.patience
+
+    @property
     def counts(self) -> Counts:
         """What this process has done through this object so far."""
         return replace(self._filler.counts)
@@ -137,24 +144,22 @@ class ShardCache:
         """Return the samples of a shard, fetched first if it is not there.
 
         Its bytes stay readable as long as the result is referred to, whatever becomes of the file.
-        `timeout` seconds are enough for all that is waited for; by default, what the settings allow
-        for all tries together, and as much again.
+        It is waited for as long as something comes, to this process or to another that fetches it,
+        and then for `timeout` seconds; by default, what the settings allow for all tries together.
 
         Raises:
             ShardFetchError: It could not be fetched.
             ShardCorruptError: It is wrong, and there is no remote to fetch it from.
-            WaitTimeoutError: Another process had not finished fetching it in time.
+            WaitTimeoutError: Another process that fetches it got nothing for too long.
             StoreError: The folder cannot take it; names the folder and what is needed.
         """
         opened = self._here()
         found = opened.get(shard)
         if found is not None:
             return found
-        deadline = self._deadline(timeout)
+        patience = self._patience(timeout)
         info = self._shelf.table.shard(shard)
-        found = _with_descriptors(
-            lambda: self._open_mapped(info, self._views(info, deadline), deadline)
-        )
+        found = with_descriptors(lambda: self._read(info, patience))
         self._filler.counts.shards_opened += 1
         files = raw_files(info)
         nbytes = sum(file.bytes for file in files)
@@ -166,8 +171,8 @@ class ShardCache:
     def prepare(self, shard: int, *, timeout: float | None = None) -> None:
         """Let the files of a shard be there, for now, without mapping them; raises as `open`."""
         if not self.has(shard):
-            info, deadline = self._shelf.table.shard(shard), self._deadline(timeout)
-            _with_descriptors(lambda: self._fetch(info, deadline))
+            info, patience = self._shelf.table.shard(shard), self._patience(timeout)
+            with_descriptors(lambda: self._fetch(info, patience))
 
     def has(self, shard: int) -> bool:
         """Tell whether the files of a shard are there, by their sizes."""
@@ -212,17 +217,10 @@ class ShardCache:
         """Return the bytes that the shards have in the folder, by looking."""
         return int(self._shelf.scan().sum())
 
-    # --- what is there ----------------------------------------------------------------------------
-
-    def _views(self, info: ShardInfo, deadline: float) -> list[memoryview]:
-        """Return a shard's decompressed files, mapped."""
-        views = self._mapped_if_right(info)
-        return self._fetch(info, deadline) if views is None else views
-
     # --- what is not there ------------------------------------------------------------------------
 
     def _fetch(
-        self, info: ShardInfo, deadline: float, *, distrusted: bool = False
+        self, info: ShardInfo, patience: Patience, *, distrusted: bool = False
     ) -> list[memoryview]:
         """Make the files of a shard and return them mapped, unless another has made them now.
 
@@ -234,16 +232,18 @@ class ShardCache:
             raise self._filler.no_source(info)
         try:
             os.makedirs(places.parts, exist_ok=True)
-            lock = lock_file(places.lock(name), deadline, f"fetching {name}")
+            sign()  # whoever waits for us knows from here on that somebody is at it
+            later = partial(self._later, name, patience)
+            lock = lock_file(places.lock(name), patience.deadline, f"fetching {name}", later)
         except OSError as error:
             if isinstance(error, WaitTimeoutError):
                 raise
-            if error.errno in _NO_DESCRIPTORS:
+            if error.errno in NO_DESCRIPTORS:
                 raise self._folder_error(info, error) from error
             return self._unwritable(info, error)
         try:
             views = None if distrusted else self._mapped_if_right(info)
-            return self._remade(info, deadline) if views is None else views
+            return self._remade(info, patience) if views is None else views
         except OSError as error:
             if isinstance(error, StreamingError):
                 raise
@@ -255,7 +255,15 @@ class ShardCache:
             if self._remote is None:
                 places.leave()
 
-    def _remade(self, info: ShardInfo, deadline: float) -> list[memoryview]:
+    def _later(self, name: str, patience: Patience) -> float:
+        """Return until when to wait for another process that fetches a shard."""
+        written = self._shelf.places.last_write(name)
+        if written is not None:
+            # Never later than now, whatever the clock of the file system says.
+            patience.renew(time.monotonic() - max(0.0, time.time() - written))
+        return patience.deadline
+
+    def _remade(self, info: ShardInfo, patience: Patience) -> list[memoryview]:
         """Make the files of a shard whose lock is held; what is there is wrong."""
         self._discard(info)
         group = self._group
@@ -263,10 +271,10 @@ class ShardCache:
             if group is not None:
                 self._note_uses()
                 size = self._filler.size(info)
-                stack.enter_context(group.room(self._shelf, info.index, size, deadline))
-            made = self._filler.make(info, stack, deadline, keep_bad=group is None)
+                stack.enter_context(group.room(self._shelf, info.index, size, patience))
+            made = self._filler.make(info, stack, patience, keep_bad=group is None)
             # Nothing that was fetched is given up because the time has come.
-            enough = max(deadline, time.monotonic() + _LEDGER_SECONDS)
+            enough = max(patience.deadline, time.monotonic() + _LEDGER_SECONDS)
             if group is None:
                 self._publish_alone(info, made, stack, enough)
             else:
@@ -325,20 +333,27 @@ class ShardCache:
 
     # --- within -----------------------------------------------------------------------------------
 
-    def _open_mapped(self, info: ShardInfo, views: list[memoryview], deadline: float) -> Shard:
-        unsafe = self._settings.allow_unsafe
+    def _read(self, info: ShardInfo, patience: Patience) -> Shard:
+        """Return a shard from its files, fetched if they are missing or wrong."""
+        views = self._mapped_if_right(info)
+        fetches = 0 if views is not None else 1
         try:
-            return open_shard(info, dict(zip(_ROLES, views, strict=False)), allow_unsafe=unsafe)
+            return self._opened_from(info, views or self._fetch(info, patience))
         except ShardCorruptError:
             if self._remote is None:
                 raise
-        views = self._fetch(info, deadline, distrusted=True)
+        views = self._fetch(info, patience, distrusted=True)
+        try:
+            return self._opened_from(info, views)
+        except ShardCorruptError as error:
+            raise self._filler.unreadable(info, error, fetches + 1) from error
+
+    def _opened_from(self, info: ShardInfo, views: list[memoryview]) -> Shard:
+        unsafe = self._settings.allow_unsafe
         return open_shard(info, dict(zip(_ROLES, views, strict=False)), allow_unsafe=unsafe)
 
-    def _deadline(self, timeout: float | None) -> float:
-        if timeout is None:
-            timeout = 2 * self._settings.timeout * max(1, self._settings.tries)
-        return time.monotonic() + timeout
+    def _patience(self, timeout: float | None) -> Patience:
+        return Patience(self._settings.patience if timeout is None else timeout)
 
     def _here(self) -> Opened:
         if self._opened.owner != os.getpid():  # forked
@@ -358,29 +373,6 @@ class ShardCache:
     def _note_uses(self) -> None:
         """Tell the others when this process last used what it has mapped."""
         self._shelf.ledger.touch(self._here().news())
-
-
-def _with_descriptors(act: Callable[[], _T]) -> _T:
-    """Return what `act` returns, called again without mapped shards if it lacked descriptors.
-
-    Each mapping may cost one; others of this process may have taken theirs.
-    """
-    try:
-        return act()
-    except OSError as error:
-        if not _lacks_descriptors(error):
-            raise
-    clear_all()
-    return act()
-
-
-def _lacks_descriptors(error: BaseException | None) -> bool:
-    """Tell whether an error, or what it came from, is that too many files are open."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
-            return True
-        error = error.__cause__
-    return False
 
 
 def _same_folder(one: str, other: str) -> bool:

@@ -13,8 +13,8 @@ class Counts:
     """Numbers that only grow; threads that count at the same moment may lose one.
 
     Example:
-        >>> Counts(shards_opened=3) - Counts(shards_opened=1)
-        Counts(shards_opened=2, shards_fetched=0, bytes_fetched=0, retries=0)
+        >>> (Counts(shards_opened=3) - Counts(shards_opened=1)).shards_opened
+        2
     """
 
     shards_opened: int = 0
@@ -25,6 +25,10 @@ class Counts:
     """Bytes that came from the remote."""
     retries: int = 0
     """Requests to the remote that had to be made again."""
+    refusals: int = 0
+    """Requests that were refused because the remote was busy."""
+    wait_pace_ns: int = 0
+    """Nanoseconds that requests waited because the remote had been busy."""
 
     def __sub__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from streaming_core._index import FileInfo, FileRole, ShardInfo
     from streaming_core._store import Store
     from streaming_reader._cache._inspector import Known
+    from streaming_reader._cache._pace import Pace
+    from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._settings import CacheSettings
     from streaming_reader._cache._shelf import FilePair, Shelf
 
@@ -69,7 +71,9 @@ class Filler:
         remote: Store | None,
         settings: CacheSettings,
         known: Known,
+        pace: Pace,
     ) -> None:
+        self._pace = pace
         self._shelf = shelf
         self._remote = remote
         self._settings = settings
@@ -92,7 +96,9 @@ class Filler:
             pair.zip is not None and self._zip_is_here(pair.zip) for pair in file_pairs(info)
         )
 
-    def make(self, info: ShardInfo, stack: ExitStack, deadline: float, *, keep_bad: bool) -> Made:
+    def make(
+        self, info: ShardInfo, stack: ExitStack, patience: Patience, *, keep_bad: bool
+    ) -> Made:
         """Make the files of a shard, whose lock the caller holds; `stack` closes them.
 
         Raises:
@@ -100,7 +106,7 @@ class Filler:
             ShardCorruptError: There is no store, and a compressed file in the folder is wrong.
             OSError: The folder cannot take it.
         """
-        job = _Job(info, self._line(deadline), keep_bad)
+        job = _Job(info, self._line(patience), keep_bad)
         digests: list[int] = []
         handles: list[FileHandle] = []
         parts: list[tuple[str, str]] = []
@@ -161,13 +167,14 @@ class Filler:
     def _keeps_zip(self) -> bool:
         return self._settings.keep_zip or self._remote is None
 
-    def _line(self, deadline: float) -> Line | None:
+    def _line(self, patience: Patience) -> Line | None:
         if self._remote is None:
             return None
-        retry = Retry(self._settings.tries)
-        timeout = self._settings.timeout
-        attempts = retry.begin(deadline=deadline)
-        return Line(self._remote, attempts, timeout, deadline, self.counts)
+        settings = self._settings
+        retry = Retry(settings.tries)
+        return Line(
+            self._remote, retry, settings.timeout, patience, pace=self._pace, counts=self.counts
+        )
 
     def _zip_is_here(self, packed: FileInfo) -> bool:
         stamp = file_stamp(self._shelf.places.file(packed.basename))
@@ -209,7 +216,7 @@ class Filler:
                     raise _failure(job.info, pair, line, error) from error
             except StoreError as error:
                 try:
-                    line.attempts.failed(error)
+                    line.failed(error)
                 except StoreError:
                     raise _failure(job.info, pair, line, error) from error
             finally:
@@ -264,6 +271,19 @@ class Filler:
         )
         error.__cause__ = ObjectNotFoundError(f"{name}: not in {folder}")
         return error
+
+    def unreadable(self, info: ShardInfo, error: Exception, fetches: int) -> ShardFetchError:
+        """Return the error for a shard of the right size that cannot be read, each time anew."""
+        name = file_pairs(info)[0].stored.basename
+        url = self._shelf.places.folder if self._remote is None else self._remote.url
+        return ShardFetchError(
+            f"shard {info.index}, {name} from {url}: wrong each time, after {fetches} download(s) "
+            f"of this shard; the last error: {error}",
+            shard=info.index,
+            basename=name,
+            url=url,
+            attempts=fetches,
+        )
 
 
 class _Job(NamedTuple):

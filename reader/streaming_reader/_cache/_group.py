@@ -14,6 +14,7 @@ from streaming_core._units import format_bytes, parse_bytes
 from streaming_core.errors import SchemaError, WaitTimeoutError
 from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._opened import Together
+from streaming_reader._cache._patience import last_sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streaming_reader._cache._ledger import Page
+    from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._shelf import Shelf
 
 __all__ = ["CacheGroup", "Held", "coldest_first", "locked_shelves"]
@@ -211,25 +213,30 @@ class CacheGroup:
             return held.used(with_fetching=False)
 
     @contextmanager
-    def room(self, shelf: Shelf, shard: int, size: int, deadline: float) -> Generator[None]:
+    def room(self, shelf: Shelf, shard: int, size: int, patience: Patience) -> Generator[None]:
         """Make room for a shard that is about to be fetched, for the length of the block.
 
         Raises:
             WaitTimeoutError: There was none, and another fetch of this process is beyond the limit
-                already, until the deadline.
+                already, until nothing came to this process for too long.
         """
         here = self._here()
-        if self._reserve(shelf, shard, size, deadline):
+        if self._reserve(shelf, shard, size, patience.deadline):
             yield
             return
-        if not here.overdraft.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        end = patience.deadline
+        while not here.overdraft.acquire(timeout=max(0.0, end - time.monotonic())):
+            end = last_sign() + patience.seconds
+            if end > time.monotonic():
+                continue
             msg = (
                 f"waited for room for {size} bytes below the cache limit of {self.limit} while "
                 "other downloads of this process took it all; raise the limit"
             )
             raise WaitTimeoutError(msg)
         try:
-            self._reserve(shelf, shard, size, deadline)
+            patience.renew()
+            self._reserve(shelf, shard, size, patience.deadline)
             yield
         finally:
             here.overdraft.release()

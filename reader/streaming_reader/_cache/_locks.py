@@ -11,9 +11,12 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streaming_core.errors import WaitTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 if sys.platform != "win32":
     import fcntl
@@ -112,18 +115,21 @@ def is_free(path: str) -> bool:
         handle.close()
 
 
-def lock_file(path: str, deadline: float, what: str) -> FileHandle:
+def lock_file(
+    path: str, deadline: float, what: str, later: Callable[[], float] | None = None
+) -> FileHandle:
     """Return the file `path`, made if it is missing, open for writing and locked.
 
     Whoever had the lock may have renamed or removed the file: what is returned is the file that has
-    the name now. `what` says in an error what the lock is for.
+    the name now. `what` says in an error what the lock is for. At the deadline `later` is asked for
+    another one, which there is if whoever holds the lock makes progress.
 
     Raises:
         WaitTimeoutError: Somebody else held it until `deadline` (of `time.monotonic`).
         OSError: The file cannot be made, or the file system has no locks.
     """
     while True:
-        handle = _locked_once(path) or _locked_later(path, deadline, what)
+        handle = _locked_once(path) or _locked_later(path, deadline, what, later)
         if _has_name(handle, path):
             return handle
         handle.close()
@@ -157,12 +163,19 @@ def _locked_once(path: str) -> FileHandle | None:
     return None
 
 
-def _locked_later(path: str, deadline: float, what: str) -> FileHandle:
+def _locked_later(
+    path: str, deadline: float, what: str, later: Callable[[], float] | None
+) -> FileHandle:
     """Return the open file once it has the lock."""
     began = time.monotonic()
     waiter = _Waiter(path)
     threading.Thread(target=waiter.run, name="streaming-lock", daemon=True).start()
-    if not waiter.done.wait(max(0.0, deadline - began)) and waiter.leave():
+    while not waiter.done.wait(max(0.0, deadline - time.monotonic())):
+        deadline = deadline if later is None else later()
+        if deadline > time.monotonic():
+            continue
+        if not waiter.leave():
+            break
         holder = _holder(path)
         msg = (
             f"waited {time.monotonic() - began:.1f} seconds for {holder or 'another process'}, "

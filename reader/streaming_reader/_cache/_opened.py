@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Opened", "Together", "clear_all", "mappings_allowed"]
+__all__ = [
+    "NO_DESCRIPTORS",
+    "Opened",
+    "Together",
+    "clear_all",
+    "mappings_allowed",
+    "with_descriptors",
+]
 
+_T = TypeVar("_T")
+NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""What the system says when too many files are open."""
 _FEW, _MANY = 64, 1024
 _LEAST_SHARDS: Final = 2
 
@@ -234,3 +245,26 @@ def clear_all() -> None:
         members = list(_process.members)
     for opened in members:
         opened.clear()
+
+
+def with_descriptors(act: Callable[[], _T]) -> _T:
+    """Return what `act` returns, called again without mapped shards if it lacked descriptors.
+
+    Each mapping may cost one; others of this process may have taken theirs.
+    """
+    try:
+        return act()
+    except OSError as error:
+        if not _lacks_descriptors(error):
+            raise
+    clear_all()
+    return act()
+
+
+def _lacks_descriptors(error: BaseException | None) -> bool:
+    """Tell whether an error, or what it came from, is that too many files are open."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTORS:
+            return True
+        error = error.__cause__
+    return False

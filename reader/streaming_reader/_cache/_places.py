@@ -90,6 +90,11 @@ class Places:
         """Return where a file of the shard is made, before it is renamed into place."""
         return os.path.join(self.parts, f"{_flat_name(basename)}.{kind}")
 
+    def last_write(self, basename: str) -> float | None:
+        """Return when bytes were last written to a part of the shard, of `time.time`; or None."""
+        stamps = [file_stamp(self.part(basename, role)) for role in ROLES]
+        return max((stamp.changed / 1e9 for stamp in stamps if stamp and stamp.size), default=None)
+
     def publish(self, part: str, basename: str) -> None:
         """Let a finished part appear as the file."""
         path = self.file(basename)

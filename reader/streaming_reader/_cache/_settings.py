@@ -10,6 +10,8 @@ from streaming_reader._cache._opened import mappings_allowed
 
 __all__ = ["CacheSettings"]
 
+_MOST_PAUSES = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
@@ -29,13 +31,19 @@ class CacheSettings:
     tries: int = 2
     """How many requests for one file may fail before that is an error."""
     timeout: float = 60.0
-    """Seconds that one request for a file may take."""
+    """Seconds after which a request that brings nothing has failed; how long it takes in all is
+    limited by nothing."""
     allow_unsafe: bool = False
     """Whether columns whose decoding can run code (`pkl`) are admitted."""
     max_open: int = field(default_factory=mappings_allowed)
     """How many shards the cache itself keeps mapped; those in use elsewhere stay mapped as well.
     By default a quarter of the files that the process may have open, within bounds, which all
     caches of the process share."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a byte after which a shard cannot be had: all tries, and their pauses."""
+        return self.timeout * max(1, self.tries) + min(2.0 ** (self.tries - 1), _MOST_PAUSES)
 
     def __post_init__(self) -> None:
         """Refuse what could never work."""

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 import xxhash
 
 from streaming_core._codec import parse_compression
-from streaming_core.errors import ObjectTooLargeError, ShardSizeError, StoreError
+from streaming_core._store import version_of
+from streaming_core.errors import (
+    ObjectTooLargeError,
+    RangeError,
+    ShardSizeError,
+    StoreBusyError,
+    StoreError,
+)
+from streaming_reader._cache._patience import LEAST_RATE, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -20,75 +28,153 @@ if TYPE_CHECKING:
     from streaming_core._codec import Buffer
     from streaming_core._index import FileInfo, ShardSchema
     from streaming_core._read import FileCheck
-    from streaming_core._store import Attempts, Store
+    from streaming_core._store import Retry, Store
     from streaming_reader._cache._counts import Counts
+    from streaming_reader._cache._pace import Pace
+    from streaming_reader._cache._patience import Patience
 
 __all__ = ["Line", "expanded", "file_pieces", "received", "teed", "write_pieces"]
 
 _PIECE_BYTES: Final = 1 << 20
+_WORTH_BYTES: Final = 4 << 20
+"""A request that broke after so many bytes was worth making."""
 
 
 class Line:
-    """The way to one store for one fetch: its attempts, and what each may take."""
+    """The way to one store for one fetch: its attempts, its turns, and what may be waited for."""
 
-    __slots__ = ("attempts", "counts", "deadline", "requests", "store", "timeout")
+    __slots__ = (
+        "_attempts",
+        "_pace",
+        "_retry",
+        "counts",
+        "patience",
+        "requests",
+        "store",
+        "timeout",
+    )
 
     def __init__(
-        self, store: Store, attempts: Attempts, timeout: float, deadline: float, counts: Counts
+        self,
+        store: Store,
+        retry: Retry,
+        timeout: float,
+        patience: Patience,
+        *,
+        pace: Pace | None,
+        counts: Counts,
     ) -> None:
+        """Make requests of `store` as `retry` says; none may bring nothing for `timeout` seconds.
+
+        `patience` is renewed whenever something comes.
+        """
         self.store = store
-        self.attempts = attempts
         self.timeout = timeout
-        self.deadline = deadline
+        self.patience = patience
         self.counts = counts
         self.requests = 0
         """How many requests were made."""
+        self._retry = retry
+        self._attempts = retry.begin()
+        self._pace = pace
 
-    def check_time(self, key: str, began: float) -> None:
-        """Raise `StoreError` if a request that began then has taken too long."""
-        now = time.monotonic()
-        if now - began <= self.timeout and now <= self.deadline:
+    def begin(self) -> float | None:
+        """Wait until a request may be made, and count it; return what `answered` wants."""
+        began = None if self._pace is None else self._pace.wait(self.patience, self.counts)
+        self.requests += 1
+        return began
+
+    def answered(self, began: float | None) -> None:
+        """Note that the store answers the request of `began`."""
+        if self._pace is not None:
+            self._pace.answered(began)
+
+    def came(self, count: int) -> None:
+        """Note that bytes came."""
+        self.counts.bytes_fetched += count
+        self.patience.renew()
+
+    def failed(self, error: StoreError, *, brought: int = 0, began: float | None = None) -> None:
+        """Wait until the next request may be made; raise `error` if none is.
+
+        One that was refused because the store is busy counts for none. After one that `brought`
+        much of a file that is gone on with, all attempts are there again.
+        """
+        if isinstance(error, StoreBusyError) and self._pace is not None:
+            self.counts.refusals += 1
+            self._pace.refused(began, error, self.patience)
             return
-        msg = (
-            f"stream {key!r} in {self.store.url}: not done after {now - began:.1f} seconds; raise "
-            "the download timeout if the line is slow"
-        )
-        raise StoreError(msg)
+        failures = 0 if brought >= _WORTH_BYTES else self._attempts.failures
+        self._attempts = self._retry.begin(deadline=self.patience.deadline)
+        self._attempts.failures = failures
+        self._attempts.failed(error)
+        self.counts.retries += 1
 
 
 def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryview]:
     """Yield the bytes of a stored file, never more than its size; `check` has judged them all.
 
-    A stream that breaks is gone on with from the byte it reached, if a hash will tell a mixture of
-    two versions; otherwise it is an error, and the caller begins anew.
+    A stream that breaks is gone on with from the byte it reached, if the store says that it is
+    still of the same version, or a hash will tell a mixture of two; otherwise it is an error, and
+    the caller begins anew.
 
     Raises:
         ShardCorruptError: The store has another file than the index says.
         StoreError: The store failed more often than allowed, or said no.
     """
+    version = ""
     while True:
-        line.requests += 1
-        began = time.monotonic()
+        began, start, is_mixed = line.begin(), check.size, False
         try:
-            pieces = line.store.stream(file.basename, start=check.size, max_bytes=file.bytes)
+            pieces = line.store.stream(file.basename, start=start, max_bytes=file.bytes)
+            flow = Flow(line.timeout)
             with closing(pieces):
                 for piece in pieces:
+                    if check.size == start:
+                        line.answered(began)
+                        is_mixed = _is_mixed(version, version_of(pieces), start, check)
+                        if is_mixed:
+                            raise _replaced(line, file)
+                        version = version_of(pieces)
                     check.update(piece)
-                    line.counts.bytes_fetched += len(piece)
+                    line.came(len(piece))
                     if check.size > file.bytes:
                         raise check.wrong_size(None, line.store.url)
                     yield piece
-                    if check.size < file.bytes:
-                        line.check_time(file.basename, began)
+                    if check.size < file.bytes and not flow.is_enough(len(piece)):
+                        raise _too_slow(line, file)
             break
         except ObjectTooLargeError as error:
             raise check.wrong_size(None, line.store.url) from error
+        except RangeError as error:
+            raise _replaced(line, file) from error  # it has not even as many bytes
         except StoreError as error:
-            if check.size and not check.has_hash:
+            can_go_on = check.has_hash or version or not check.size
+            if is_mixed or not can_go_on:
                 raise
-            line.attempts.failed(error)
-            line.counts.retries += 1
+            line.failed(error, brought=check.size - start, began=began)
     check.finish(line.store.url)
+
+
+def _is_mixed(before: str, now: str, start: int, check: FileCheck) -> bool:
+    """Tell whether a stream from `start` on is, or may be, of another version than that before."""
+    if not start or before == now != "":
+        return False
+    return bool(before and now) or not check.has_hash
+
+
+def _replaced(line: Line, file: FileInfo) -> StoreError:
+    return StoreError(
+        f"stream {file.basename!r} in {line.store.url}: the object was replaced while it was read; "
+        "it is read anew"
+    )
+
+
+def _too_slow(line: Line, file: FileInfo) -> StoreError:
+    return StoreError(
+        f"stream {file.basename!r} in {line.store.url}: less than {LEAST_RATE:.0f} bytes a second "
+        f"came for {line.timeout:g} seconds; raise the download timeout if the line is that slow"
+    )
 
 
 def file_pieces(path: str, file: FileInfo, check: FileCheck) -> Generator[memoryview]:

@@ -45,6 +45,10 @@ class Shards(Protocol):
         """Return its bytes."""
         ...
 
+    def last_sign(self) -> float:
+        """Return when anything came last, of `time.monotonic`, whichever shard it is of."""
+        ...
+
     def describe(self, shard: int) -> str:
         """Return its name and where it comes from, for errors."""
         ...
@@ -72,7 +76,7 @@ class Fetcher:
     """
 
     def __init__(self, shards: Shards, *, timeout: float, budget: int = _BUDGET_BYTES) -> None:
-        """Fetch from `shards`, waiting at most `timeout` seconds for each."""
+        """Fetch from `shards`, waiting for each until nothing has come for `timeout` seconds."""
         self._shards = shards
         self._timeout = timeout
         self._budget = budget
@@ -157,14 +161,16 @@ class Fetcher:
             return self._shards.open(shard)
         with self._changed:
             self._hurry(shard)
-            end = time.monotonic() + self._timeout
+            began = time.monotonic()
             while job.shard is None and job.error is None:
+                end = max(began, self._shards.last_sign()) + self._timeout
                 left = end - time.monotonic()
                 if left <= 0:
                     msg = (
-                        f"waited {self._timeout:.0f} seconds for {self._shards.describe(shard)}; "
-                        "raise download_timeout if the line is slow, and see whether the storage "
-                        "answers"
+                        f"waited {time.monotonic() - began:.0f} seconds, the last "
+                        f"{self._timeout:.0f} of which brought nothing, for "
+                        f"{self._shards.describe(shard)}; see whether the storage answers, or "
+                        "raise download_timeout"
                     )
                     raise WaitTimeoutError(msg)
                 self._changed.wait(left)

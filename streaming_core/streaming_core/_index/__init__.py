@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streaming_core._index._dump import dump_index, dump_table
 from streaming_core._index._judge import INDEX_NAME
-from streaming_core._index._load import load_index
+from streaming_core._index._load import load_index, read_index
 from streaming_core._index._merge import merge_tables
 from streaming_core._index._packed import PackedStrings
 from streaming_core._index._parse import MAX_INDEX_BYTES, parse_index
@@ -31,4 +31,5 @@ __all__ = [
     "load_index",
     "merge_tables",
     "parse_index",
+    "read_index",
 ]

@@ -13,18 +13,22 @@ from streaming_core.errors import IndexMissingError, ObjectNotFoundError, StoreE
 
 if TYPE_CHECKING:
     from streaming_core._index._table import ShardTable
+    from streaming_core._store import StorageOptions
 
-__all__ = ["load_index"]
+__all__ = ["load_index", "read_index"]
 
 _JOURNAL: Final = ".writing/"
 _MAX_LISTED = 10_000
 _MAX_SHOWN = 8
 
 
-def load_index(url_or_path: str | os.PathLike[str]) -> ShardTable:
+def load_index(
+    url_or_path: str | os.PathLike[str], *, storage_options: StorageOptions | None = None
+) -> ShardTable:
     """Return the table of the data set at `url_or_path`: its folder, or its index file.
 
-    Blocks while the document is fetched.
+    Blocks while the document is fetched. `storage_options` are what the store takes beyond the URL;
+    see `open_store`.
 
     Raises:
         IndexMissingError: There is no index; says what was found instead.
@@ -38,7 +42,19 @@ def load_index(url_or_path: str | os.PathLike[str]) -> ShardTable:
         (ShardTable(0 shards, 0 samples, 0 B), 0)
     """
     folder, name = _split(url_or_path)
-    store = open_store(folder)
+    return read_index(open_store(folder, storage_options), name)
+
+
+def read_index(store: Store, name: str = INDEX_NAME) -> ShardTable:
+    """Return the table of the data set in `store`; raises as `load_index`.
+
+    Example:
+        >>> from streaming_core._store import open_store
+        >>> store = open_store("memory://read")
+        >>> _ = store.put("index.json", [b'{"shards": [], "version": 2}'])
+        >>> read_index(store)
+        ShardTable(0 shards, 0 samples, 0 B)
+    """
     where = f"{store.url.rstrip('/')}/{name}"
     try:
         data = store.get(name, max_bytes=MAX_INDEX_BYTES)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from streaming_core._store._contract import Buffer, ByteRange, ObjectInfo, Store
+from streaming_core._store._abilities import Pieces, version_of, with_timeout
+from streaming_core._store._contract import Buffer, ByteRange, ObjectInfo, Parts, Store
 from streaming_core._store._local import LocalStore
 from streaming_core._store._lock import LOCK_NAME, FolderLock
 from streaming_core._store._memory import MemoryStore
+from streaming_core._store._options import StorageOptions
 from streaming_core._store._resolve import open_store, public_url, register_store
 from streaming_core._store._retry import Attempts, Retry, is_final
 
@@ -18,10 +20,15 @@ __all__ = [
     "LocalStore",
     "MemoryStore",
     "ObjectInfo",
+    "Parts",
+    "Pieces",
     "Retry",
+    "StorageOptions",
     "Store",
     "is_final",
     "open_store",
     "public_url",
     "register_store",
+    "version_of",
+    "with_timeout",
 ]

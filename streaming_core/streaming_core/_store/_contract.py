@@ -9,7 +9,6 @@ from streaming_core._names import name_problem
 from streaming_core.errors import ObjectTooLargeError, RangeError, UnsafeKeyError
 
 if TYPE_CHECKING:
-    import builtins
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
 __all__ = [
@@ -17,6 +16,7 @@ __all__ = [
     "Buffer",
     "ByteRange",
     "ObjectInfo",
+    "Parts",
     "Store",
     "byte_views",
     "check_key",
@@ -55,6 +55,22 @@ class ObjectInfo:
     """A text that changes whenever the object is written anew; its form is the store's own."""
 
 
+class Parts(list[bytes]):
+    """The bytes of some ranges, and the version of the object that they are of.
+
+    Example:
+        >>> Parts([b"head"], "1f-9a").etag
+        '1f-9a'
+    """
+
+    __slots__ = ("etag",)
+
+    def __init__(self, parts: Iterable[bytes], etag: str) -> None:
+        super().__init__(parts)
+        self.etag = etag
+        """As `ObjectInfo.etag`; empty if the store does not say."""
+
+
 @runtime_checkable
 class Store(Protocol):
     """Named blobs in one place; an object appears whole or not at all.
@@ -84,8 +100,10 @@ class Store(Protocol):
         """
         ...
 
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> builtins.list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
         """Return one `bytes` for each range, in the order given; never a short one.
+
+        All are of one version of the object, which the result names.
 
         Raises:
             ObjectNotFoundError: There is no such object.

@@ -22,6 +22,7 @@ from streaming_core._store._contract import (
     Buffer,
     ByteRange,
     ObjectInfo,
+    Parts,
     byte_views,
     check_key,
     check_prefix,
@@ -39,12 +40,15 @@ from streaming_core._store._disk import (
     sync_folder,
 )
 from streaming_core._store._lock import LOCK_NAME, FolderLock, is_locked_here
+from streaming_core._store._options import Options
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core._store._temp import is_temp, owner_is_gone
 from streaming_core.errors import SchemaError, UnsafeKeyError, WriterStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from streaming_core._store._options import StorageOptions
 
 __all__ = ["LocalStore", "local_from_url"]
 
@@ -113,7 +117,7 @@ class LocalStore:
             finally:
                 os.close(handle)
 
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> builtins.list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
         """Return the ranges, all of one version of the file; see `Store.get_ranges`."""
         path = self._locate(key, "get_ranges")
         url = self.url
@@ -122,7 +126,8 @@ class LocalStore:
             handle, state = open_to_read(path)
             try:
                 resolved = resolve_ranges(ranges, state.st_size, url=url, key=key)
-                return [read_at(handle, start, stop - start) for start, stop in resolved]
+                found = [read_at(handle, start, stop - start) for start, stop in resolved]
+                return Parts(found, _info(key, state).etag)
             finally:
                 os.close(handle)
 
@@ -295,13 +300,14 @@ class LocalStore:
         return None
 
 
-def local_from_url(url: str) -> LocalStore:
-    """Return the store that a `file:` URL names; percent escapes are decoded.
+def local_from_url(url: str, options: StorageOptions | None = None) -> LocalStore:
+    """Return the store that a `file:` URL names; percent escapes are decoded. There are no options.
 
     Example:
         >>> local_from_url("file:///data/my%20set")
         LocalStore('/data/my set')
     """
+    Options(options, known=())
     host = urlsplit(url).netloc
     path = unquote(url.split(":", 1)[1].removeprefix(f"//{host}"), errors="surrogateescape")
     if host not in {"", "localhost"} or not path.startswith("/"):

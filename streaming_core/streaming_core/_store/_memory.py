@@ -15,6 +15,7 @@ from streaming_core._store._contract import (
     Buffer,
     ByteRange,
     ObjectInfo,
+    Parts,
     byte_views,
     check_key,
     check_prefix,
@@ -23,11 +24,13 @@ from streaming_core._store._contract import (
     check_start,
     resolve_ranges,
 )
+from streaming_core._store._options import Options
 from streaming_core.errors import AlreadyExistsError, ObjectNotFoundError, SchemaError
 
 if TYPE_CHECKING:
-    import builtins
     from collections.abc import Generator, Iterator, Sequence
+
+    from streaming_core._store._options import StorageOptions
 
 __all__ = ["MemoryStore", "memory_from_url"]
 
@@ -84,13 +87,13 @@ class MemoryStore:
         check_size(len(data), max_bytes, url=self.url, key=key)
         return data
 
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> builtins.list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
         """Return the ranges; see `Store.get_ranges`."""
         check_key(key, url=self.url, operation="get_ranges")
         check_ranges(ranges, url=self.url, key=key)
-        data = self._find(key, "get_ranges")[0]
+        data, etag = self._find(key, "get_ranges")
         resolved = resolve_ranges(ranges, len(data), url=self.url, key=key)
-        return [data[start:stop] for start, stop in resolved]
+        return Parts([data[start:stop] for start, stop in resolved], etag)
 
     def stream(
         self, key: str, *, start: int = 0, max_bytes: int | None = None
@@ -167,13 +170,14 @@ class MemoryStore:
         return entry
 
 
-def memory_from_url(url: str) -> MemoryStore:
-    """Return the store that `memory://name` or `memory://name/path` names.
+def memory_from_url(url: str, options: StorageOptions | None = None) -> MemoryStore:
+    """Return the store that `memory://name` or `memory://name/path` names. There are no options.
 
     Example:
         >>> memory_from_url("memory://example/part-0").url
         'memory://example/part-0'
     """
+    Options(options, known=())
     name, _, prefix = url.removeprefix(_SCHEME).partition("/")
     store = MemoryStore(name)
     return store.child(prefix.rstrip("/")) if prefix.rstrip("/") else store

@@ -12,6 +12,7 @@ from typing import cast
 from streaming_core._extras import require
 from streaming_core._store._contract import Store
 from streaming_core._store._local import LocalStore
+from streaming_core._store._options import Options, StorageOptions
 from streaming_core.errors import SchemaError
 
 __all__ = ["open_store", "public_url", "register_store"]
@@ -33,21 +34,42 @@ class _Backend:
 
 
 _BACKENDS = {
+    "abfs": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
+    "abfss": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
+    "az": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
+    "azure": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
+    "azure-dl": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
+    "dbfs": _Backend("streaming_core._store._databricks", "databricks_from_url", "databricks"),
     "file": _Backend("streaming_core._store._local", "local_from_url", "all"),
+    "gcs": _Backend("streaming_core._store._gcs", "gcs_from_url", "gcs"),
+    "gs": _Backend("streaming_core._store._gcs", "gcs_from_url", "gcs"),
+    "hf": _Backend("streaming_core._store._hf", "hf_from_url", "hf"),
+    "http": _Backend("streaming_core._store._http", "web_from_url", "all"),
+    "https": _Backend("streaming_core._store._http", "web_from_url", "all"),
     "memory": _Backend("streaming_core._store._memory", "memory_from_url", "all"),
+    "oci": _Backend("streaming_core._store._oci", "oci_from_url", "oci"),
+    "r2": _Backend("streaming_core._store._s3", "s3_from_url", "s3"),
+    "s3": _Backend("streaming_core._store._s3", "s3_from_url", "s3"),
+    "sftp": _Backend("streaming_core._store._sftp", "sftp_from_url", "sftp"),
+    "wasb": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
+    "wasbs": _Backend("streaming_core._store._azure", "azure_from_url", "azure"),
 }
 _registered: dict[str, StoreFactory] = {}
 
 
-def open_store(url_or_path: str | os.PathLike[str]) -> Store:
+def open_store(
+    url_or_path: str | os.PathLike[str], storage_options: StorageOptions | None = None
+) -> Store:
     """Return the store that `url_or_path` names; nothing is contacted or made yet.
 
     A path, or `file:///path` with percent escapes, gives a `LocalStore`; `memory://name` the
     `MemoryStore` of that name; other schemes what was registered for them. In a path a leading
-    `~` means the home folder.
+    `~` means the home folder. `storage_options` are what the scheme takes beyond the URL, such as
+    credentials: names and values, or a function that returns them, which is called again when they
+    have run out.
 
     Raises:
-        SchemaError: The text is empty or its scheme is unknown.
+        SchemaError: The text is empty, its scheme is unknown, or the options are not its own.
         MissingExtraError: The scheme needs a package that is not installed.
 
     Example:
@@ -60,8 +82,9 @@ def open_store(url_or_path: str | os.PathLike[str]) -> Store:
         raise SchemaError(msg)
     match = _SCHEME.match(text) if isinstance(url_or_path, str) else None
     if match is None:
+        Options(storage_options, known=())  # refuses any
         return LocalStore(Path(text).expanduser() if isinstance(url_or_path, str) else text)
-    return _factory(match[1].lower(), text)(text)
+    return _opened(match[1].lower(), text, storage_options)
 
 
 def register_store(scheme: str, factory: StoreFactory) -> None:
@@ -98,18 +121,35 @@ def public_url(url: str) -> str:
     return head + slashes + host.rpartition("@")[2] + slash + path
 
 
-def _factory(scheme: str, url: str) -> StoreFactory:
+def _opened(scheme: str, url: str, options: StorageOptions | None) -> Store:
     factory = _registered.get(scheme)
     if factory is not None:
-        return factory
-    backend = _BACKENDS.get(scheme)
+        Options(options, known=())  # refuses any
+        return factory(url)
+    backend = _BACKENDS.get(scheme) or _last_resort(scheme)
     if backend is None:
         known = ", ".join(f"{name}://" for name in sorted({*_BACKENDS, *_registered}))
         msg = (
             f"no store is known for {public_url(url)!r}: the scheme is {scheme!r}, known are "
             f"{known} and plain paths. Add one with register_store({scheme!r}, factory); for a "
-            f"folder of that name write './{scheme}:/…'"
+            f"folder of that name write './{scheme}:/…'. Where fsspec has a file system of that "
+            "name, installing it will do: pip install 'streaming-core[fsspec]'"
         )
         raise SchemaError(msg)
     module = require(backend.module, extra=backend.extra, purpose=f"the scheme {scheme}://")
-    return cast("StoreFactory", getattr(module, backend.factory))
+    build = cast("Callable[[str, StorageOptions | None], Store]", getattr(module, backend.factory))
+    return build(url, options)
+
+
+def _last_resort(scheme: str) -> _Backend | None:
+    """Return fsspec if it knows the scheme, or was named in it."""
+    name = scheme.removeprefix("fsspec+")
+    if name != scheme or _fsspec_knows(scheme):
+        return _Backend("streaming_core._store._fsspec", "fsspec_from_url", "fsspec")
+    return None
+
+
+def _fsspec_knows(scheme: str) -> bool:
+    from streaming_core._store._fsspec_files import knows  # noqa: PLC0415 - optional
+
+    return knows(scheme)

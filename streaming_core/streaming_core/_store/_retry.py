@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import threading
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -12,12 +14,12 @@ from streaming_core.errors import (
     ObjectNotFoundError,
     ObjectTooLargeError,
     RangeError,
+    StoreBusyError,
     StoreError,
     UnsafeKeyError,
 )
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
 __all__ = ["Attempts", "Retry", "is_final"]
@@ -33,6 +35,10 @@ _FINAL: Final = (
     UnsafeKeyError,
 )
 _LONGEST_PAUSE_SECONDS: Final = 30.0
+_LONGEST_ASKED_SECONDS: Final = 600.0
+"""Where there is no deadline, a store that wants to be left alone for longer is not waited for."""
+_BLINK_SECONDS: Final = 1.0
+"""Some systems deliver Ctrl-C only between waits."""
 
 
 def is_final(error: StoreError) -> bool:
@@ -49,8 +55,9 @@ class Retry:
     """How often a request is tried, and for how long; immutable, so threads may share it.
 
     Pauses double from `first_pause` on, each shortened at random by up to a half, so that many
-    processes that failed together do not come back together. `stop`, once set, ends every pause,
-    now and later; the tries left are then made at once.
+    processes that failed together do not come back together. A busy store that says when it wants
+    to be asked again is left alone for as long, and up to a fifth longer. `stop`, once set, ends
+    every pause, now and later; the tries left are then made at once.
 
     Example:
         >>> Retry(3).call(lambda: "answer")
@@ -71,7 +78,7 @@ class Retry:
         """How often a request is made, at least once."""
         self._timeout = timeout
         self._first_pause = first_pause
-        self._stop = stop
+        self._stop = threading.Event() if stop is None else stop
 
     def begin(self, *, deadline: float | None = None) -> Attempts:
         """Return a count of attempts that starts now.
@@ -99,10 +106,10 @@ class Retry:
 
     def wait(self, seconds: float) -> None:
         """Wait, unless told to stop."""
-        if self._stop is None:
-            time.sleep(seconds)
-        else:
-            self._stop.wait(seconds)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._stop.wait(min(left, _BLINK_SECONDS)):
+                return
 
 
 class Attempts:
@@ -117,11 +124,35 @@ class Attempts:
         """How many attempts have failed so far."""
 
     def failed(self, error: StoreError) -> None:
-        """Count a failure and wait until the next attempt is due; raise `error` if none is."""
+        """Count a failure and wait until the next attempt is due; raise `error` if none is.
+
+        Raises `StoreBusyError` if the store wants to be left alone for longer than there is time.
+        """
         self.failures += 1
         if is_final(error) or self.failures >= self._retry.tries:
             raise error
-        pause = self._retry.pause_seconds(self.failures)
-        if self._deadline is not None and time.monotonic() + pause >= self._deadline:
-            raise error
+        asked = _asked_seconds(error)
+        left = math.inf if asked is None else _LONGEST_ASKED_SECONDS
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+        if asked is None:
+            pause = self._retry.pause_seconds(self.failures)
+            if pause >= left:
+                raise error
+        else:
+            if asked >= left:
+                msg = (
+                    f"{error}; the store wants to be left alone for {asked:.0f} seconds, longer "
+                    f"than the {max(0.0, left):.0f} that are left; try again later, or allow more "
+                    "time"
+                )
+                raise StoreBusyError(msg, retry_after=asked) from error
+            # The jitter gives way to the deadline, what the store asked for does not.
+            pause = min(asked * random.uniform(1.0, 1.2), left)  # noqa: S311 - spreads load
         self._retry.wait(pause)
+
+
+def _asked_seconds(error: StoreError) -> float | None:
+    """Return for how long a store wants to be left alone; None if it does not say."""
+    seconds = error.retry_after if isinstance(error, StoreBusyError) else None
+    return seconds if seconds is not None and seconds > 0 else None

@@ -44,7 +44,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Look at data sets, check them, mend their index, join them.",
-    epilog="Exit codes: 0 all is well; 1 the data is not (verify); 2 it could not be done.",
+    epilog="Credentials for a URL come from the environment, as its service's own tools take them. "
+    "Exit codes: 0 all is well; 1 the data is not (verify); 2 it could not be done.",
 )
 
 Place = Annotated[

@@ -10,6 +10,7 @@ from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from streaming_core._store import Parts
 from streaming_core.errors import StoreError
 from streaming_core.testing._faults import (
     Call,
@@ -98,14 +99,14 @@ class FaultStore:
         self._leave("get", key, actions)
         return data
 
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> builtins.list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
         """Return the inner store's ranges, unless a fault says otherwise."""
         actions = self._enter("get_ranges", key)
-        parts = self._inner.get_ranges(key, ranges)
+        found = self._inner.get_ranges(key, ranges)
         cuts = [action for action in actions if not isinstance(action, FlipBit)]
-        parts = [_damaged(part, cuts if number else actions) for number, part in enumerate(parts)]
+        parts = [_damaged(part, cuts if number else actions) for number, part in enumerate(found)]
         self._leave("get_ranges", key, actions)
-        return parts
+        return Parts(parts, found.etag)
 
     def stream(
         self, key: str, *, start: int = 0, max_bytes: int | None = None

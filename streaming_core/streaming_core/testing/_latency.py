@@ -7,10 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import builtins
     from collections.abc import Generator, Iterator, Sequence
 
-    from streaming_core._store import Buffer, ByteRange, ObjectInfo, Store
+    from streaming_core._store import Buffer, ByteRange, ObjectInfo, Parts, Store
 
 __all__ = ["LatencyStore"]
 
@@ -86,7 +85,7 @@ class LatencyStore:
         self._wait(len(data))
         return data
 
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> builtins.list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
         """Return what the inner store returns, later; all ranges together are one request."""
         parts = self._inner.get_ranges(key, ranges)
         self._wait(sum(map(len, parts)))

@@ -116,5 +116,5 @@ def test_a_store_that_cannot_list_still_says_what_is_missing(
         def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
             raise StoreError(f"no permission to list {prefix!r}")
 
-    monkeypatch.setattr(_load, "open_store", lambda _: Closed())
+    monkeypatch.setattr(_load, "open_store", lambda *_: Closed())
     assert "no permission to list" in advice("memory://closed")

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.servers.web import Said, WebServer, in_turn
 
-from streaming_core._store import Retry
+from streaming_core._store import Retry, open_store
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
     ObjectNotFoundError,
     ObjectTooLargeError,
+    StoreBusyError,
     StoreError,
 )
+
+if TYPE_CHECKING:
+    from tests.servers.web import Asked
 
 
 class _Flaky:
@@ -93,3 +105,123 @@ def test_stop_ends_a_pause() -> None:
     assert Retry(3, first_pause=60.0, stop=stop).call(flaky) == "answer"
     assert time.monotonic() - began < 20
     timer.join()
+
+
+# --- what a busy store asks for -------------------------------------------------------------------
+
+
+def test_a_busy_store_is_left_alone_for_as_long_as_it_says() -> None:
+    """The wait is what was asked for, and up to a fifth longer, whatever the pause would be."""
+    drawn: set[float] = set()
+    for _ in range(4):
+        flaky = _Flaky(1, StoreBusyError("busy", retry_after=0.2))
+        began = time.monotonic()
+        assert Retry(2, first_pause=60.0).call(flaky) == "answer"
+        drawn.add(time.monotonic() - began)
+    assert len(drawn) > 1
+    assert all(0.2 <= waited < 0.24 + 0.1 for waited in drawn)
+
+
+@pytest.mark.parametrize("asked", [None, 0.0, -1.0, float("nan")])
+def test_a_busy_store_that_names_no_time_is_paused_for_as_any(asked: float | None) -> None:
+    """Without a time that makes sense, pauses double as after other failures."""
+    flaky = _Flaky(1, StoreBusyError("busy", retry_after=asked))
+    began = time.monotonic()
+    assert Retry(2, first_pause=0.2).call(flaky) == "answer"
+    assert 0.1 <= time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("timeout", [5.0, None])
+@pytest.mark.parametrize("asked", [3600.0, float("inf")])
+def test_a_store_that_is_busy_for_too_long_is_not_waited_for(
+    timeout: float | None, asked: float
+) -> None:
+    """Where there is not that much time, the error comes at once, says so, and keeps the cause."""
+    cause = StoreBusyError("get 'a' in s3://b: status 503", retry_after=asked)
+    flaky = _Flaky(9, cause)
+    began = time.monotonic()
+    with pytest.raises(StoreBusyError, match=r"get 'a' in .*left alone for .* seconds") as caught:
+        Retry(9, timeout=timeout).call(flaky)
+    assert time.monotonic() - began < 2
+    assert (flaky.calls, caught.value.retry_after, caught.value.__cause__) == (1, asked, cause)
+
+
+def test_the_last_try_raises_what_the_store_said() -> None:
+    """A store that stays busy is asked `tries` times, then its own error is raised."""
+    flaky = _Flaky(9, StoreBusyError("busy", retry_after=0.01))
+    with pytest.raises(StoreBusyError, match=r"^busy$"):
+        Retry(3).call(flaky)
+    assert flaky.calls == 3
+
+
+def test_a_storm_of_errors_is_survived_with_few_requests() -> None:
+    """While every tenth answer is an error, 200 objects are read, with 400 requests at most."""
+    chance = random.Random(20)  # noqa: S311 - the same storm in every run
+
+    def answer(_: Asked) -> Said | None:
+        if chance.random() < 0.1:
+            return Said(chance.choice([500, 502, 503, 504]))
+        return None
+
+    with WebServer() as server:
+        for number in range(200):
+            server.files.put(f"set/{number}", b"%d" % number)
+        server.answer = answer
+        store = open_store(f"{server.url}/set")
+        retry = Retry(4, first_pause=0.01)
+        found = [retry.call(partial(store.get, str(number))) for number in range(200)]
+        assert found == [b"%d" % number for number in range(200)]
+        assert 200 < server.count() <= 400
+
+
+def test_a_web_servers_retry_after_is_kept_by_all_threads() -> None:
+    """Each of eight threads that is told to wait a second comes back after 1 to 1.2 seconds."""
+    with WebServer() as server:
+        server.files.put("a", b"body")
+        busy = [Said(status, b"", {"Retry-After": "1"}) for status in (429, 503) * 4]
+        server.answer = in_turn(*busy)
+        store = open_store(server.url)
+        start = threading.Barrier(8)
+
+        def read(_: int) -> float:
+            start.wait(60)
+            began = time.monotonic()
+            assert Retry(2, first_pause=60.0).call(lambda: store.get("a")) == b"body"
+            return time.monotonic() - began
+
+        with ThreadPoolExecutor(8) as pool:
+            waited = list(pool.map(read, range(8)))
+        assert min(waited) >= 1.0
+        assert max(waited) < 1.2 + 0.3  # of which the latter is for the requests
+        assert server.count() == 16
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_web_server_that_says_no_is_asked_once(status: int) -> None:
+    """What cannot change by asking again is not asked again."""
+    with WebServer(answer=lambda _: Said(status)) as server:
+        store = open_store(server.url)
+        with pytest.raises(StoreError, match=str(status)):
+            Retry(5, first_pause=0.01).call(lambda: store.get("a"))
+        assert server.count() == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_ctrl_c_ends_a_pause() -> None:
+    """A process that pauses for a minute ends at once when it is interrupted."""
+    script = (
+        "from streaming_core._store import Retry\n"
+        "try:\n"
+        "    print('ready', flush=True)\n"
+        "    Retry(2).wait(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=10)[0] == b"interrupted\n"
+        finally:
+            process.kill()

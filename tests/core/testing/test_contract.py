@@ -12,7 +12,8 @@ _BACKENDS = '''
 import threading
 
 import pytest
-from streaming_core.errors import ObjectNotFoundError
+from streaming_core._store import Parts
+from streaming_core.errors import ObjectNotFoundError, StoreError
 from streaming_core.testing import FaultStore, MemoryStore, StoreContract
 
 
@@ -33,7 +34,7 @@ class Unordered(Broken):
 class ShortRanges(Broken):
     def get_ranges(self, key, ranges):
         data = self.get(key)
-        return [data[start:stop] for start, stop in ranges]
+        return Parts([data[start:stop] for start, stop in ranges], "")
 
 
 class ShortStreams(Broken):
@@ -84,9 +85,26 @@ class Trusting(Broken):
         raise ObjectNotFoundError(f"head {key!r} in {self.url}: none")
 
 
-def contract(kind):
+class Unlisting(Broken):
+    def list(self, prefix=""):
+        list(super().list(prefix))  # refuses what is no prefix
+        raise StoreError(f"list in {self.url}: it has no listing")
+
+
+class SilentlyUnlisting(Broken):
+    def list(self, prefix=""):
+        return iter(list(super().list(prefix))[:0])
+
+
+class UnlistingAndLosing(Unlisting):
+    def delete(self, key):
+        for info in list(super(Unlisting, self).list()):
+            super().delete(info.key)
+
+
+def contract(kind, **lacking):
     class Test(StoreContract):
-        unsupported = {"shared-between-processes": "in memory"}
+        unsupported = {"shared-between-processes": "in memory", **lacking}
 
         @pytest.fixture
         def store(self):
@@ -104,6 +122,9 @@ TestForgetful = contract(Forgetful)
 TestLooksThenPuts = contract(LooksThenPuts)
 TestAllEqual = contract(AllEqual)
 TestTrusting = contract(Trusting)
+TestUnlisting = contract(Unlisting, list="a web server")
+TestSilentlyUnlisting = contract(SilentlyUnlisting, list="a web server")
+TestUnlistingAndLosing = contract(UnlistingAndLosing, list="a web server")
 '''
 
 
@@ -148,6 +169,11 @@ def _failed(report: str, backend: str) -> set[str]:
         ("LooksThenPuts", {"create_only_refuses_an_existing_object", "create_only_has_one_winner"}),
         ("AllEqual", {"compares_by_kind_and_root", "a_child_is_the_same_store_deeper"}),
         ("Trusting", {"refuses_hostile_keys"}),
+        ("SilentlyUnlisting", {"an_empty_store_lists_nothing"}),
+        (
+            "UnlistingAndLosing",
+            {"serves_eight_threads", "deleting_a_folder_of_objects_keeps_them"},
+        ),
     ],
 )
 def test_a_broken_store_is_caught(report: str, backend: str, caught_by: set[str]) -> None:
@@ -155,9 +181,10 @@ def test_a_broken_store_is_caught(report: str, backend: str, caught_by: set[str]
     assert caught_by <= _failed(report, backend)
 
 
-def test_a_working_store_passes(report: str) -> None:
-    """What the broken ones are derived from has no failure."""
-    assert _failed(report, "Working") == set()
+@pytest.mark.parametrize("backend", ["Working", "Unlisting"])
+def test_a_working_store_passes(report: str, backend: str) -> None:
+    """What the broken ones are derived from has no failure, nor has one that cannot list."""
+    assert _failed(report, backend) == set()
 
 
 def test_a_missing_ability_is_skipped_with_its_reason(report: str) -> None:

@@ -84,5 +84,6 @@ class StreamContract(Abilities):
         with closing(store.stream("a")) as pieces:
             assert _LARGE.startswith(bytes(next(pieces)))
         store.put("a", [b"new"])
+        assert _streamed(store, "a") == b"new"
         store.delete("a")
-        assert list(store.list()) == []
+        self.assert_holds(store, [])

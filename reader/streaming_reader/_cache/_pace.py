@@ -1,0 +1,267 @@
+"""The pace at which all processes of a node ask a store that said that it is busy.
+
+A store that answers 429 or 503 is left alone until the moment it named, then asked at intervals
+that become shorter as it answers. What is known of it lies in one small file that is there only
+while the store is slow: whoever asks a store that was not busy looks for it, and that is all.
+"""
+
+# Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
+# ruff: noqa: PTH100, PTH103, PTH108, PTH110, PTH118, PTH120
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import struct
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+
+from streaming_core.errors import StoreBusyError, StoreError
+from streaming_reader._cache._locks import lock_file
+from streaming_reader._cache._patience import Patience, sign
+from streaming_reader._cache._places import CONTROL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from streaming_core._store import Retry
+    from streaming_reader._cache._counts import Counts
+
+__all__ = ["Pace", "Tempo", "after_answer", "after_refusal", "next_turn"]
+
+_T = TypeVar("_T")
+
+_RECORD: Final = struct.Struct("<ddddq")
+_FIRST_SPACING: Final = 0.1
+_LEAST_SPACING: Final = 0.002
+"""Below this, the store is as quick as ever."""
+_MOST_SPACING: Final = 4.0
+_PAUSES: Final = 8
+"""How many intervals a store is left alone for that does not say how long it wants to be."""
+_MOST_ANSWERS: Final = 16
+_LONGEST: Final = 300.0
+"""Seconds; whatever says more was written by another clock."""
+_STALE: Final = 60.0
+"""Seconds after which a refusal says nothing any more."""
+_LOCK_SECONDS: Final = 10.0
+
+
+class Tempo(NamedTuple):
+    """What is known of a store; moments are of `time.time`, which the processes of a node share."""
+
+    closed_until: float = 0.0
+    """When it may be asked again."""
+    next_turn: float = 0.0
+    """The first turn that nobody has taken."""
+    spacing: float = 0.0
+    """Seconds between two turns."""
+    refused_at: float = 0.0
+    """When it said last that it was busy, and that was news."""
+    answers: int = 0
+    """What it has answered since the interval was changed."""
+
+
+def after_refusal(
+    tempo: Tempo, now: float, began: float | None, retry_after: float | None, jitter: float = 0.0
+) -> Tempo:
+    """Return what is known after a request was refused that was made at `began`.
+
+    The interval doubles once for all requests that were on their way together.
+
+    Example:
+        >>> first = after_refusal(Tempo(), 100.0, None, 1.0)
+        >>> first.closed_until, first.spacing
+        (101.0, 0.1)
+        >>> (
+        ...     after_refusal(first, 100.1, 99.9, 1.0).spacing,
+        ...     after_refusal(first, 102, 101, 1).spacing,
+        ... )
+        (0.1, 0.2)
+    """
+    is_news = not tempo.spacing or (began is not None and began > tempo.refused_at)
+    spacing = tempo.spacing
+    if is_news:
+        spacing = min(2 * spacing, _MOST_SPACING) or _FIRST_SPACING
+    pause = _PAUSES * spacing if retry_after is None else retry_after
+    until = now
+    if is_news or retry_after is not None:
+        until = now + min(pause * (1.0 + jitter), _LONGEST)
+    closed = max(tempo.closed_until, until)
+    return Tempo(
+        closed,
+        # Who has taken a turn before then takes another.
+        closed if is_news else max(tempo.next_turn, closed),
+        spacing,
+        now if is_news else tempo.refused_at,
+        0,
+    )
+
+
+def after_answer(tempo: Tempo, began: float) -> Tempo | None:
+    """Return what is known after a request of `began` was answered; None if all is well again.
+
+    The interval is halved after about a second of answers.
+
+    Example:
+        >>> after_answer(Tempo(spacing=1.0, refused_at=5.0), 6.0)
+        Tempo(closed_until=0.0, next_turn=0.0, spacing=0.5, refused_at=5.0, answers=0)
+        >>> after_answer(Tempo(spacing=0.003, refused_at=5.0, answers=15), 6.0) is None
+        True
+    """
+    if began <= tempo.refused_at:
+        return tempo  # it was let through before the others were not
+    answers = tempo.answers + 1
+    if answers * tempo.spacing < 1.0 and answers < _MOST_ANSWERS:
+        return tempo._replace(answers=answers)
+    spacing = tempo.spacing / 2
+    return None if spacing < _LEAST_SPACING else tempo._replace(spacing=spacing, answers=0)
+
+
+def next_turn(tempo: Tempo, now: float) -> tuple[float, Tempo]:
+    """Return when a request may be made, and what is known once that turn is taken.
+
+    Example:
+        >>> at, then = next_turn(Tempo(closed_until=10.0, spacing=0.5), 8.0)
+        >>> at, next_turn(then, 8.0)[0]
+        (10.0, 10.5)
+    """
+    turn = max(now, tempo.closed_until, tempo.next_turn)
+    return turn, tempo._replace(next_turn=turn + tempo.spacing)
+
+
+class Pace:
+    """The pace of one store, kept at `path` for all processes of the node; pickles and forks.
+
+    Where the file cannot be written, each thread waits for itself.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @classmethod
+    def of(cls, folder: str | os.PathLike[str]) -> Self:
+        """Return the pace of the store that a cache folder is filled from."""
+        return cls(os.path.join(os.path.abspath(folder), CONTROL, "pace"))
+
+    def __repr__(self) -> str:
+        return f"Pace({self._path!r})"
+
+    def call(self, act: Callable[[], _T], retry: Retry, patience: float) -> _T:
+        """Return what `act` returns, asked again as `retry` says, and as long as it is busy.
+
+        A store that is busy for more than `patience` seconds is one that failed.
+        """
+        attempts, waiting = retry.begin(), Patience(patience)
+        while True:
+            began = self.wait(waiting)
+            try:
+                found = act()
+            except StoreBusyError as error:
+                self.refused(began, error, waiting)
+            except StoreError as error:
+                attempts.failed(error)
+            else:
+                self.answered(began)
+                return found
+
+    def wait(self, patience: Patience, counts: Counts | None = None) -> float | None:
+        """Wait until it is our turn to ask; return when that was, None if nobody has to wait.
+
+        Raises `StoreBusyError` if our turn comes too late.
+        """
+        if not os.path.exists(self._path):
+            return None
+        entered = time.monotonic()
+        turn, closed = 0.0, True
+        while closed:
+            now = time.time()
+            with self._held() as (tempo, keep):
+                turn, then = next_turn(tempo, now)
+                self._check(turn - now, patience, None)
+                if tempo.spacing:
+                    keep(then)
+            if turn > now:
+                time.sleep(turn - now)
+                sign()
+            with self._held() as (tempo, _):
+                closed = tempo.closed_until > time.time()  # others were refused meanwhile
+        if counts is not None:
+            counts.wait_pace_ns += int((time.monotonic() - entered) * 1e9)
+        return turn
+
+    def refused(self, began: float | None, error: StoreBusyError, patience: Patience) -> None:
+        """Let everybody wait, because the store was busy when it was asked at `began`.
+
+        Raises the error if it is to be left alone for longer than `patience` is.
+        """
+        now, jitter = time.time(), random.uniform(0.0, 0.2)  # noqa: S311 - spreads load
+        wait = error.retry_after
+        with self._held() as (tempo, keep):
+            then = after_refusal(tempo, now, began, wait, jitter)
+            keep(then)
+        self._check(then.closed_until - now, patience, error)
+        if not os.path.exists(self._path):
+            time.sleep(then.closed_until - now)
+
+    def answered(self, began: float | None) -> None:
+        """Note that the store has answered what it was asked at `began`, as `wait` returned it."""
+        if began is None:
+            return
+        with self._held() as (tempo, keep):
+            if tempo.spacing:
+                keep(after_answer(tempo, began))
+
+    # --- within -----------------------------------------------------------------------------------
+
+    def _check(self, seconds: float, patience: Patience, error: StoreBusyError | None) -> None:
+        """Raise `StoreBusyError` if so many seconds are more than is waited for."""
+        if seconds > 0 and time.monotonic() + seconds >= patience.deadline:
+            msg = (
+                f"the store is busy: the next request may be made in {seconds:.1f} seconds, which "
+                f"is longer than is waited for; raise the download timeout ({self._path})"
+            )
+            raise error or StoreBusyError(msg, retry_after=seconds)
+
+    @contextmanager
+    def _held(self) -> Generator[tuple[Tempo, Callable[[Tempo | None], None]]]:
+        """Hold the file: what it says, and what makes it say something else, or go away."""
+        try:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            deadline = time.monotonic() + _LOCK_SECONDS
+            handle = lock_file(self._path, deadline, f"keeping the pace in {self._path}")
+        except OSError:  # read-only, or held for longer than anybody should
+            yield Tempo(), lambda _: None
+            return
+        number = handle.number
+        said = _read(number, time.time())
+        is_there = bool(said.spacing)
+
+        def keep(tempo: Tempo | None) -> None:
+            nonlocal is_there
+            is_there = tempo is not None
+            if tempo is not None:
+                with suppress(OSError):
+                    os.pwrite(number, _RECORD.pack(*tempo), 0)
+
+        try:
+            yield said, keep
+        finally:
+            if not is_there:
+                with suppress(OSError):
+                    os.unlink(self._path)
+            handle.close()
+
+
+def _read(handle: int, now: float) -> Tempo:
+    """Return what a file says; nothing if it is not sound, or of another time."""
+    try:
+        tempo = Tempo(*_RECORD.unpack(os.pread(handle, _RECORD.size + 1, 0)))
+    except (OSError, struct.error):
+        return Tempo()
+    latest = max(tempo.closed_until, tempo.refused_at)
+    sound = all(map(math.isfinite, tempo)) and 0 < tempo.spacing <= _MOST_SPACING
+    return tempo if sound and -_STALE <= latest - now <= 2 * _LONGEST else Tempo()

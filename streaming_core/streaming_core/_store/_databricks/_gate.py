@@ -1,0 +1,53 @@
+"""The way to one workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streaming_core._store._databricks._account import Account
+from streaming_core._store._http import Call, Gate, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming_core._store._options import Options
+
+__all__ = ["DatabricksGate"]
+
+
+class _Said(msgspec.Struct):
+    error_code: str = ""
+    message: str = ""
+
+
+class DatabricksGate(Gate):
+    """One workspace, under one identity."""
+
+    def __init__(self, endpoint: str, options: Options) -> None:
+        super().__init__(endpoint, ca_file=options.get("ca_file"))
+        self._account = Account(self.origin.text, options)
+        self._used: Mapping[str, str] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out what was shown to the service."""
+        return self.__dict__ | {"_used": {}}
+
+    def signed(self, call: Call) -> Call:
+        """Add what says who we are."""
+        self._used = proof = self._account.headers()
+        return call._replace(headers={**call.headers, **proof})
+
+    def renew(self) -> bool:
+        """Sign in anew."""
+        return self._account.renew(self._used)
+
+    def explain(self, headers: Mapping[str, str], body: bytes) -> Refusal:
+        """Return code and message."""
+        del headers
+        try:
+            said = msgspec.json.decode(body, type=_Said)
+        except msgspec.DecodeError:
+            return Refusal()
+        return Refusal(said.error_code, said.message)

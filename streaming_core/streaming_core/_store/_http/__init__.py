@@ -1,0 +1,23 @@
+"""Stores behind HTTP: connections, reading, errors; and plain web servers."""
+
+from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, query_text
+from streaming_core._store._http._reading import object_etag
+from streaming_core._store._http._store import HttpStore, in_parallel
+from streaming_core._store._http._web import WebStore, web_from_url
+from streaming_core._store._http._wire import Answer, Origin, Timeouts
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Gate",
+    "HttpStore",
+    "Origin",
+    "Refusal",
+    "RefusedError",
+    "Timeouts",
+    "WebStore",
+    "in_parallel",
+    "object_etag",
+    "query_text",
+    "web_from_url",
+]

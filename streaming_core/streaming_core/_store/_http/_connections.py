@@ -1,0 +1,328 @@
+"""Connections of this process: made through proxies and TLS, kept for the next request."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+import weakref
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Self, cast
+from urllib.parse import unquote, urlsplit
+
+__all__ = [
+    "Connection",
+    "Key",
+    "Origin",
+    "Timeouts",
+    "WireError",
+    "basic",
+    "connected",
+    "dropped",
+    "kept",
+    "key_of",
+    "proxy_headers",
+]
+
+_MOST_IDLE: Final = 32
+_IDLE_SECONDS: Final = 30.0
+"""Nobody tells us of a connection that a router forgot; after so long it is not worth the risk."""
+_PORTS: Final = {"http": 80, "https": 443}
+_CA_VARIABLES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_PROXY_VARIABLES: Final = (
+    *("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
+    "REQUEST_METHOD",
+)
+
+
+class WireError(OSError):
+    """The other side said one thing and did another, or cannot be spoken to as things are set."""
+
+
+class Origin(NamedTuple):
+    """Whom to connect to.
+
+    Example:
+        >>> Origin.of("http://127.0.0.1:9000/bucket").text
+        'http://127.0.0.1:9000'
+    """
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Return the origin of an `http://` or `https://` URL; `ValueError` if it has none."""
+        parts = urlsplit(url)
+        if parts.scheme not in _PORTS or not parts.hostname:
+            msg = "not a URL with http:// or https:// and a host"
+            raise ValueError(msg)
+        return cls(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme])
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as the `Host` header has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def text(self) -> str:
+        """The beginning of its URLs."""
+        return f"{self.scheme}://{self.authority}"
+
+
+class Timeouts(NamedTuple):
+    """How long nothing may happen, in seconds; how long it takes in all is nobody's business."""
+
+    connect: float = 10.0
+    """Until a connection stands."""
+    stall: float = 30.0
+    """Until the next byte comes, or goes."""
+
+
+class Key(NamedTuple):
+    """What connections have in common that can stand in for each other."""
+
+    origin: Origin
+    proxy: str | None
+    ca_file: str | None
+
+
+class Connection:
+    """One connection, of which the process knows as long as it is open."""
+
+    __slots__ = ("__weakref__", "http", "since")
+
+    def __init__(self, http: http.client.HTTPConnection) -> None:
+        self.http = http
+        """What speaks on it."""
+        self.since = 0.0
+        """When it was last given back, by the monotonic clock."""
+
+    def close(self) -> None:
+        """End it for good.
+
+        A forked child may hold it open without knowing, so the other side is told here.
+        """
+        if self.http.sock is not None:
+            with suppress(OSError):
+                self.http.sock.shutdown(socket.SHUT_RDWR)
+        self.http.close()
+
+    def is_quiet(self) -> bool:
+        """Tell whether it is open and has nothing to read, as it should between requests."""
+        if self.http.sock is None:
+            return False
+        if not hasattr(select, "poll"):
+            return not select.select([self.http.sock], [], [], 0)[0]
+        poll = select.poll()
+        poll.register(self.http.sock, select.POLLIN)
+        return not poll.poll(0)
+
+
+class _Kept:
+    """Connections of this process that wait for their next request, and all that are open."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._idle: dict[Key, list[Connection]] = {}
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def forget(self) -> None:
+        """Begin with none, in a forked child; those of its parent are not to be touched.
+
+        Its copies of the parent's descriptors are closed, which the parent's connections do not
+        notice. They are taken from their sockets first: none may close a number twice.
+        """
+        self._guard = threading.Lock()
+        for one in [*self._sockets]:
+            descriptor = one.detach()
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._idle = {}
+        self._sockets = weakref.WeakSet()
+
+    def note(self, connection: Connection) -> None:
+        """Remember one that was opened."""
+        with self._guard:
+            self._sockets.add(connection.http.sock)
+
+    def take(self, key: Key) -> Connection | None:
+        """Return the one that was used last, if it is still open."""
+        while True:
+            with self._guard:
+                idle = self._idle.get(key)
+                if not idle:
+                    return None
+                connection = idle.pop()
+            if connection.is_quiet() and time.monotonic() - connection.since < _IDLE_SECONDS:
+                return connection
+            connection.close()  # the server has closed it, or said what nobody asked
+
+    def give(self, key: Key, connection: Connection) -> None:
+        """Keep one for later."""
+        connection.since = time.monotonic()
+        with self._guard:
+            self._idle.setdefault(key, []).append(connection)
+            old = self._taken_old(connection.since)
+        for one in old:
+            one.close()
+
+    def _taken_old(self, now: float) -> list[Connection]:
+        """Take out what has been idle for long, and what is too many; the oldest stand first."""
+        old: list[Connection] = []
+        for key, idle in [*self._idle.items()]:
+            while idle and (len(idle) > _MOST_IDLE or now - idle[0].since >= _IDLE_SECONDS):
+                old.append(idle.pop(0))
+            if not idle:
+                del self._idle[key]
+        return old
+
+
+kept = _Kept()
+"""Those of this process."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=kept.forget)
+
+
+# --- making them ----------------------------------------------------------------------------------
+
+
+def key_of(origin: Origin, ca_file: str | None) -> Key:
+    """Return how the environment has an origin connected to, now."""
+    proxy = _proxy(origin, tuple(os.environ.get(name) for name in _PROXY_VARIABLES))
+    if origin.scheme == "https" and not ca_file:
+        found = (os.environ.get(name) for name in _CA_VARIABLES)
+        ca_file = next((name for name in found if name), None)
+    return Key(origin, proxy, ca_file)
+
+
+def connected(key: Key, timeouts: Timeouts) -> Connection:
+    """Open a connection; raises `OSError` or `http.client.HTTPException`."""
+    origin = key.origin
+    first = origin if key.proxy is None else _proxy_origin(key.proxy)
+    made: http.client.HTTPConnection
+    if origin.scheme == "https":
+        made = http.client.HTTPSConnection(
+            first.host, first.port, timeout=timeouts.connect, context=_tls(key.ca_file)
+        )
+        if key.proxy is not None:
+            made.set_tunnel(origin.host, origin.port, proxy_headers(key.proxy))
+    else:
+        made = http.client.HTTPConnection(first.host, first.port, timeout=timeouts.connect)
+    made.response_class = _Response
+    try:
+        made.connect()
+    except BaseException:
+        made.close()
+        raise
+    connection = Connection(made)
+    kept.note(connection)
+    return connection
+
+
+def dropped(connection: Connection, response: http.client.HTTPResponse | None) -> None:
+    """Close a connection with the answer on it, which may be all that still holds it."""
+    connection.close()
+    if response is not None:
+        response.close()
+
+
+class _Lines:
+    """Hands lines on, and remembers the last."""
+
+    __slots__ = ("_file", "last")
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401 - what a response reads from
+        self._file = file
+        self.last = b""
+
+    def readline(self, limit: int = -1) -> bytes:
+        self.last = self._file.readline(limit)
+        return self.last
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Response(http.client.HTTPResponse):
+    """Knows a head that was cut short; the base takes it for one that is complete."""
+
+    def begin(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the base's own
+        file: Any = self.fp
+        lines = _Lines(file)
+        self.fp = cast("Any", lines)
+        try:
+            super().begin(*args, **kwargs)
+        finally:
+            # The base lets go of what it reads from when it finds it bad.
+            self.fp = file if cast("Any", self.fp) is lines else self.fp
+        if lines.last not in {b"\r\n", b"\n"}:
+            msg = "the connection ended within the head of the answer"
+            raise WireError(msg)
+
+
+@lru_cache(maxsize=8)
+def _tls(ca_file: str | None) -> ssl.SSLContext:
+    if ca_file is None:
+        return ssl.create_default_context()
+    try:
+        if os.path.isdir(ca_file):  # noqa: PTH112 - the text of an environment variable
+            return ssl.create_default_context(capath=ca_file)
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        msg = f"the certificates to trust in {ca_file!r} cannot be used: {error}"
+        raise WireError(msg) from error
+
+
+@lru_cache(maxsize=64)
+def _proxy(origin: Origin, environment: tuple[str | None, ...]) -> str | None:
+    """Return the URL of the proxy that the environment names for an origin."""
+    del environment  # asked for below; given so that a change of it is noticed
+    proxies = urllib.request.getproxies_environment()
+    url = proxies.get(origin.scheme)
+    host = origin.host if ":" in origin.host else f"{origin.host}:{origin.port}"
+    if not url or urllib.request.proxy_bypass_environment(host, proxies):  # type: ignore[attr-defined]
+        return None
+    return url if "://" in url else f"http://{url}"
+
+
+def _proxy_origin(proxy: str) -> Origin:
+    parts = urlsplit(proxy)
+    try:
+        if parts.scheme == "http":
+            return Origin.of(f"http://{parts.netloc.rpartition('@')[2]}")
+    except ValueError:
+        pass
+    msg = (
+        f"the environment names a proxy of the kind {parts.scheme!r} that cannot be used; "
+        "wanted is http://[user:password@]host:port, or the host in no_proxy"
+    )
+    raise WireError(msg)
+
+
+def proxy_headers(proxy: str | None) -> dict[str, str]:
+    """Return what a proxy wants to see of user and password."""
+    parts = urlsplit(proxy or "")
+    if parts.username is None:
+        return {}
+    return {"Proxy-Authorization": basic(unquote(parts.username), unquote(parts.password or ""))}
+
+
+def basic(user: str, password: str) -> str:
+    """Return the value of an authorisation header for user and password.
+
+    Example:
+        >>> basic("user", "secret")
+        'Basic dXNlcjpzZWNyZXQ='
+    """
+    import base64  # noqa: PLC0415 - rarely needed
+
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

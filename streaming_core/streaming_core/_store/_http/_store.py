@@ -1,0 +1,395 @@
+"""Objects behind HTTP: reading is the same for all services."""
+
+from __future__ import annotations
+
+import copy
+import time
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from streaming_core._store._abilities import Pieces
+from streaming_core._store._contract import (
+    PIECE_BYTES,
+    ObjectInfo,
+    Parts,
+    check_key,
+    check_ranges,
+    check_size,
+    check_start,
+    resolve_ranges,
+)
+from streaming_core._store._http._gate import Call, RefusedError
+from streaming_core._store._http._reading import (
+    Body,
+    body_of,
+    content_range,
+    object_etag,
+    spans,
+)
+from streaming_core._store._http._wire import FAILURES, Timeouts
+from streaming_core.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    ObjectNotFoundError,
+    RangeError,
+    StoreBusyError,
+    StoreError,
+    StreamingError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+    from streaming_core._store._contract import Buffer, ByteRange
+    from streaming_core._store._http._gate import Gate
+    from streaming_core._store._http._wire import Answer
+
+__all__ = ["HttpStore", "in_parallel"]
+
+_T = TypeVar("_T")
+
+_PARALLEL: Final = 8
+_FULL_ENOUGH_SECONDS: Final = 0.5
+"""A piece that is not full after this long is handed over as it is, so that slowness is seen."""
+_SMALL_BYTES: Final = 16 << 20
+_MISSING: Final = frozenset({404, 410})
+_DENIED: Final = frozenset({401, 403, 407})
+_NOT_ALLOWED: Final = 405
+_NO_HEAD: Final = frozenset({405, 501})
+_BUSY: Final = frozenset({429, 503})
+_EXISTS: Final = frozenset({409, 412})
+_NOT_IN_THERE: Final = 416
+
+
+class HttpStore(ABC):
+    """What the stores of all services share; each adds listing and writing of its own.
+
+    `gate` is the service, `root` the store's URL without secrets, `prefix` what precedes each key.
+    """
+
+    __slots__ = ("_gate", "_prefix", "_root")
+
+    def __init__(self, gate: Gate, root: str, prefix: str = "") -> None:
+        self._gate = gate
+        self._root = root.rstrip("/")
+        self._prefix = prefix
+
+    # --- what services differ in ------------------------------------------------------------------
+
+    @abstractmethod
+    def _path(self, key: str) -> str:
+        """Return the percent-encoded path of an object, below the gate's."""
+
+    def _query(self) -> Mapping[str, str]:
+        """Return the query that reading an object needs."""
+        return {}
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects; see `Store.list`."""
+
+    @abstractmethod
+    def put(self, key: str, buffers: Sequence[Buffer], *, if_absent: bool = False) -> ObjectInfo:
+        """Publish an object; see `Store.put`."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; see `Store.delete`."""
+
+    # --- identity ---------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The store's root, without secrets."""
+        return f"{self._root}/{self._prefix}".rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HttpStore):
+            return NotImplemented
+        return (type(self), self.url) == (type(other), other.url)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.url))
+
+    def child(self, prefix: str) -> Self:
+        """Return the store of the keys below `prefix`."""
+        check_key(prefix, url=self.url, operation="child")
+        return self._rooted(f"{self._prefix}{prefix}/")
+
+    def _rooted(self, prefix: str) -> Self:
+        return type(self)(self._gate, self._root, prefix)
+
+    def with_timeout(self, seconds: float) -> Self:
+        """Return the same store, whose requests fail when nothing comes for so long."""
+        other = copy.copy(self)
+        connect = min(seconds, self._gate.timeouts.connect)
+        other._gate = self._gate.with_timeouts(Timeouts(connect, seconds))  # noqa: SLF001 - our copy
+        return other
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """Return the whole object; see `Store.get`."""
+        with self._errors(key, "get"), self._opened(key) as (answer, body):
+            if body.size is not None:
+                check_size(body.size, max_bytes, url=self.url, key=key)
+                data = answer.read(body.size)
+                self._check_end(key, len(data), body)
+                return data
+            most = _SMALL_BYTES if max_bytes is None else max_bytes
+            data = answer.read(most + 1)
+            if max_bytes is None:
+                while piece := answer.read(_SMALL_BYTES):
+                    data += piece
+            check_size(len(data), max_bytes, url=self.url, key=key)
+            return data
+
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
+        """Return the ranges, near ones read together, others at once; see `Store.get_ranges`."""
+        check_key(key, url=self.url, operation="get_ranges")
+        check_ranges(ranges, url=self.url, key=key)
+        with self._errors(key, "get_ranges"):
+            if len(ranges) == 1 and ranges[0][0] < 0:
+                return self._suffix(key, ranges[0])
+            known: list[Body] = []
+            if any(stop is None or start == stop for start, stop in ranges) or not ranges:
+                # Where the object ends has to be known, also to say that a range is not in there.
+                info = self.head(key)
+                known = [Body(0, info.size, info.etag)]
+                wanted = resolve_ranges(ranges, info.size, url=self.url, key=key)
+            else:
+                wanted = [(start, stop or 0) for start, stop in ranges]
+            parts = spans(wanted)
+            found = in_parallel([partial(self._span, key, part.start, part.stop) for part in parts])
+            etag = self._one_version(key, [*known, *(body for _, body in found)])
+            out = [b""] * len(ranges)
+            for part, (data, _) in zip(parts, found, strict=True):
+                for i in part.members:
+                    start, stop = wanted[i]
+                    out[i] = data[start - part.start : stop - part.start]
+            return Parts(out, etag)
+
+    def stream(self, key: str, *, start: int = 0, max_bytes: int | None = None) -> Pieces:
+        """Yield the object's bytes through one buffer, and tell its version; see `Store.stream`."""
+        return Pieces(partial(self._streamed, key, start, max_bytes))
+
+    def _streamed(
+        self, key: str, start: int, max_bytes: int | None, note: Callable[[str], None]
+    ) -> Generator[memoryview]:
+        check_key(key, url=self.url, operation="stream")
+        if start < 0:
+            check_start(start, 0, url=self.url, key=key)
+        with self._errors(key, "stream"):
+            try:
+                with self._opened(key, start) as (answer, body):
+                    if body.size is not None:
+                        check_size(body.size, max_bytes, url=self.url, key=key)
+                        check_start(start, body.size, url=self.url, key=key)
+                    note(body.etag)
+                    _skip(answer, start - body.start)
+                    at = yield from self._pieces(answer, key, start, max_bytes)
+                    self._check_end(key, at, body)
+            except RefusedError as error:
+                if error.status != _NOT_IN_THERE:
+                    raise
+                info = self.head(key)
+                check_size(info.size, max_bytes, url=self.url, key=key)
+                check_start(start, info.size, url=self.url, key=key)
+                if start < info.size:
+                    raise
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return size and etag of the object; see `Store.head`."""
+        with self._errors(key, "head"):
+            try:
+                with self._send("HEAD", key) as answer:
+                    if answer.length is not None:
+                        return ObjectInfo(key, answer.length, object_etag(answer.headers))
+            except RefusedError as error:
+                if error.status not in _NO_HEAD:
+                    raise
+            return self._head_by_get(key)
+
+    def _head_by_get(self, key: str) -> ObjectInfo:
+        """Ask for the first byte, of a server that says no size when asked for none."""
+        try:
+            with self._opened(key, 0, 1, part=True) as (_, body):
+                size, etag = body.size, body.etag
+        except RefusedError as error:
+            found = content_range(error.headers.get("content-range", ""))
+            if error.status != _NOT_IN_THERE or found is None:
+                raise
+            size, etag = found[2], object_etag(error.headers)
+        if size is None:
+            raise self._unclear(key)
+        return ObjectInfo(key, size, etag)
+
+    # --- within -----------------------------------------------------------------------------------
+
+    def _send(self, method: str, key: str, headers: Mapping[str, str] | None = None) -> Answer:
+        check_key(key, url=self.url, operation=method.lower())
+        return self._gate.send(Call(method, self._path(key), self._query(), headers or {}))
+
+    @contextmanager
+    def _opened(
+        self, key: str, start: int = 0, stop: int | None = None, *, part: bool | None = None
+    ) -> Generator[tuple[Answer, Body]]:
+        """Ask for an object, or with `start` or `part` for some of it."""
+        headers: dict[str, str] = {}
+        if start if part is None else part:
+            last = "" if stop is None else stop - 1
+            headers["Range"] = f"bytes={start if start < 0 else f'{start}-{last}'}"
+        with self._send("GET", key, headers) as answer:
+            body = body_of(answer.status, answer.headers, answer.length, start=start, stop=stop)
+            if isinstance(body, str):
+                msg = f"read {key!r} in {self.url}: wrong answer, {body}"
+                raise StoreError(msg)
+            yield answer, body
+
+    def _suffix(self, key: str, wanted: ByteRange) -> Parts:
+        """Return the last few bytes, without asking first how many there are."""
+        count = -wanted[0]
+        try:
+            with self._opened(key, -count, part=True) as (answer, body):
+                if body.size is None:
+                    raise self._unclear(key)
+                resolve_ranges([wanted], body.size, url=self.url, key=key)
+                _skip(answer, body.size - count - body.start)
+                data = answer.read(count)
+                self._check_end(key, body.size - count + len(data), body)
+                return Parts([data], body.etag)
+        except RefusedError as error:
+            if error.status != _NOT_IN_THERE:
+                raise
+            resolve_ranges([wanted], self.head(key).size, url=self.url, key=key)
+            raise
+
+    def _span(self, key: str, start: int, stop: int) -> tuple[bytes, Body]:
+        """Return the bytes from `start` to `stop`, and what they are of."""
+        try:
+            with self._opened(key, start, stop, part=True) as (answer, body):
+                if body.size is not None and stop > body.size:
+                    resolve_ranges([(start, stop)], body.size, url=self.url, key=key)
+                _skip(answer, start - body.start)
+                data = answer.read(stop - start)
+        except RefusedError as error:
+            if error.status != _NOT_IN_THERE:
+                raise
+            resolve_ranges([(start, stop)], self.head(key).size, url=self.url, key=key)
+            raise
+        if len(data) < stop - start:
+            msg = (
+                f"get_ranges {key!r} in {self.url}: {len(data)} bytes came from byte {start} on, "
+                f"wanted were {stop - start}"
+            )
+            raise RangeError(msg)
+        return data, body
+
+    def _pieces(
+        self, answer: Answer, key: str, at: int, max_bytes: int | None
+    ) -> Generator[memoryview, None, int]:
+        """Yield what comes, and return the number of the byte after the last."""
+        buffer = memoryview(bytearray(PIECE_BYTES))
+        shown = buffer.toreadonly()
+        more = True
+        while more:
+            filled, began = 0, time.monotonic()
+            while filled < PIECE_BYTES:
+                count = answer.readinto(buffer[filled:])
+                filled += count
+                more = count > 0
+                if not more or time.monotonic() - began > _FULL_ENOUGH_SECONDS:
+                    break
+            at += filled
+            check_size(at, max_bytes, url=self.url, key=key)
+            if filled:
+                yield shown[:filled]
+        return at
+
+    # --- errors -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _errors(self, key: str, operation: str) -> Generator[None]:
+        """Turn whatever went wrong on the way into a typed error."""
+        what = f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
+        try:
+            yield
+        except StreamingError:
+            raise
+        except RefusedError as error:
+            raise _refused(error, what, operation) from None
+        except FAILURES as error:
+            reason = str(error) or "no answer"
+            msg = f"{what}: {type(error).__name__}: {reason}"
+            raise StoreError(msg) from error
+
+    def _one_version(self, key: str, bodies: Sequence[Body]) -> str:
+        """Return the etag that all have, as far as the server says; raise if they differ."""
+        etags = {body.etag for body in bodies if body.etag}
+        sizes = {body.size for body in bodies if body.size is not None}
+        if len(etags) > 1 or len(sizes) > 1:
+            msg = f"read {key!r} in {self.url}: the object was replaced meanwhile; read it again"
+            raise StoreError(msg)
+        return next(iter(etags), "")
+
+    def _check_end(self, key: str, end: int, body: Body) -> None:
+        """Raise if a body that came to its end did so at another byte than the object."""
+        if body.size is not None and end != body.size:
+            msg = f"read {key!r} in {self.url}: it ended at byte {end}, announced were {body.size}"
+            raise StoreError(msg)
+
+    def _unclear(self, key: str) -> StoreError:
+        return StoreError(f"read {key!r} in {self.url}: the server does not say how long it is")
+
+
+def _refused(error: RefusedError, what: str, operation: str) -> StoreError:
+    said = f"{what}: {error}"
+    if error.status in _MISSING:
+        return ObjectNotFoundError(
+            f"{said}: there is no such object; check the key, and that its writer has finished"
+        )
+    if error.status in _DENIED:
+        return AccessDeniedError(f"{said}; check the credentials and what they may do there")
+    if error.status == _NOT_ALLOWED:
+        return AccessDeniedError(f"{said}: the server does not take such requests there")
+    if error.status in _EXISTS and operation == "put":
+        return AlreadyExistsError(
+            f"{said}: the object exists already and was left as it is; delete it first or put "
+            "without if_absent"
+        )
+    if error.status in _BUSY:
+        return StoreBusyError(said, retry_after=error.retry_after)
+    return StoreError(said)
+
+
+def _skip(answer: Answer, count: int) -> None:
+    """Read what a server without ranges sends before what was wanted."""
+    while count > 0:
+        piece = answer.read(min(count, PIECE_BYTES))
+        if not piece:
+            return
+        count -= len(piece)
+
+
+def in_parallel(tasks: Sequence[Callable[[], _T]], width: int = _PARALLEL) -> list[_T]:
+    """Return what the tasks return, a few of which run at a time; the first error is raised.
+
+    Example:
+        >>> in_parallel([lambda: 1, lambda: 2])
+        [1, 2]
+    """
+    if len(tasks) <= 1:
+        return [task() for task in tasks]
+    with ThreadPoolExecutor(min(width, len(tasks)), "streaming-request") as pool:
+        futures = [pool.submit(task) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()

@@ -1,0 +1,297 @@
+"""Requests over kept connections: the one place of the project that speaks HTTP.
+
+Nothing is tried twice here, but for a kept connection that the server had closed meanwhile, and
+nothing is understood of what stores say; both is for those above. What fails raises `OSError` or
+`http.client.HTTPException`, or `WireError` where the other side breaks its word.
+"""
+
+from __future__ import annotations
+
+import http.client
+import select
+import ssl
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from streaming_core._store._http._connections import (
+    Connection,
+    Key,
+    Origin,
+    Timeouts,
+    WireError,
+    basic,
+    connected,
+    dropped,
+    kept,
+    key_of,
+    proxy_headers,
+)
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "FAILURES",
+    "Answer",
+    "Origin",
+    "Request",
+    "Timeouts",
+    "WireError",
+    "basic",
+    "exchange",
+]
+
+_SEND_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 64 << 20
+"""Room that is made for a body before it comes; an announced length may be a lie."""
+_BROKEN: Final = (
+    BrokenPipeError,
+    ConnectionAbortedError,
+    ConnectionResetError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
+_GONE: Final = (*_BROKEN, http.client.BadStatusLine)  # of which RemoteDisconnected is one
+_NO_BODY: Final = frozenset({204, 304})
+_WITH_BODY: Final = frozenset({"PUT", "POST", "PATCH"})
+_LENGTH_DIGITS: Final = 18
+
+FAILURES: Final = (OSError, http.client.HTTPException)
+"""All that `exchange` and `Answer` raise."""
+
+
+class Request(NamedTuple):
+    """What to send."""
+
+    method: str
+    origin: Origin
+    target: str
+    """Path and query, percent-encoded."""
+    headers: Mapping[str, str]
+    """All but `Host` and `Content-Length`, which are added."""
+    body: Sequence[memoryview] = ()
+    """Views of bytes, sent one after the other."""
+    once: bool = False
+    """Whether it must not reach the server twice."""
+    timeouts: Timeouts = Timeouts()
+    """How long to wait."""
+    ca_file: str | None = None
+    """A file of certificates to trust instead of the system's."""
+
+
+class Answer:
+    """What came back: status and headers at once, the body as it is asked for.
+
+    Close it, or use it with `with`; a body that was read to its end leaves the connection to the
+    next request.
+    """
+
+    __slots__ = ("_connection", "_key", "_left", "_response", "headers", "status")
+
+    def __init__(
+        self,
+        connection: Connection,
+        response: http.client.HTTPResponse,
+        key: Key,
+        *,
+        bodyless: bool,
+    ) -> None:
+        """Raise `WireError` if the head contradicts itself; the connection is the caller's then."""
+        if len({*response.headers.get_all("content-length", [])}) > 1:
+            msg = "the answer has two Content-Lengths"
+            raise WireError(msg)
+        self._connection: Connection | None = connection
+        self._response = response
+        self._key = key
+        self.status: int = response.status
+        """The status code."""
+        self.headers: dict[str, str] = {
+            name.lower(): value for name, value in response.headers.items()
+        }
+        """By name in small letters."""
+        self._left: int | None = self.length
+        if bodyless or self.status in _NO_BODY:
+            self._left = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def length(self) -> int | None:
+        """The size of the body (for HEAD, that it would have); None if the server does not say."""
+        text = self.headers.get("content-length", "").strip()
+        if "transfer-encoding" in self.headers or not (text.isascii() and text.isdigit()):
+            return None
+        return int(text) if len(text) <= _LENGTH_DIGITS else None
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill the beginning of `view` with what is there, at least one byte; 0 at the end.
+
+        Raises `WireError` if the body ends before its announced length.
+        """
+        if self._left == 0:
+            return 0
+        if self._left is None:
+            piece = self._response.read1(len(view))
+            view[: len(piece)] = piece
+            return len(piece)
+        # Read from below the response, because that would wait until the view is full.
+        count: int = self._response.fp.readinto1(view[: self._left])
+        if not count:
+            msg = f"the body ended {self._left} bytes before its announced end"
+            raise WireError(msg)
+        self._left -= count
+        return count
+
+    def read(self, most: int) -> bytes:
+        """Return the body, or its first `most` bytes."""
+        out = bytearray(min(most, 1 << 16 if self._left is None else self._left, _READ_BYTES))
+        filled = 0
+        while filled < most:
+            if filled == len(out):
+                out += bytes(min(most - filled, max(1 << 16, len(out))))
+            count = self.readinto(memoryview(out)[filled:])
+            if not count:
+                break
+            filled += count
+        return bytes(memoryview(out)[:filled])
+
+    def close(self) -> None:
+        """Give the connection back, or up if there is more to come on it."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        response = self._response
+        at_end = self._left == 0 or (self._left is None and response.isclosed())
+        if not at_end or response.will_close:
+            dropped(connection, response)
+            return
+        if not response.isclosed():
+            # It has not seen what was read from below it.
+            response.length, response.chunked = 0, False
+            response.read()
+        kept.give(self._key, connection)
+
+
+def exchange(request: Request) -> Answer:
+    """Send a request and return the answer, whatever its status; raises `FAILURES`."""
+    key = key_of(request.origin, request.ca_file)
+    connection = None if request.once else kept.take(key)
+    reused = connection is not None
+    while True:
+        if connection is None:
+            connection = connected(key, request.timeouts)
+        connection.http.sock.settimeout(request.timeouts.stall)
+        try:
+            return _answered(connection, key, request)
+        except _GONE:
+            connection.close()
+            if not reused:
+                raise
+        except BaseException:
+            connection.close()
+            raise
+        # The server had closed it, as servers do with idle ones.
+        connection, reused = None, False
+
+
+def _answered(connection: Connection, key: Key, request: Request) -> Answer:
+    try:
+        _send_head(connection.http, key, request)
+        _send_body(connection.http.sock, request.body)
+    except _BROKEN:
+        # Servers refuse large bodies by answering at once and hanging up.
+        try:
+            response = connection.http.getresponse()
+        except FAILURES:
+            response = None
+        if response is None:
+            raise
+        response.will_close = True
+    else:
+        response = connection.http.getresponse()
+    try:
+        return Answer(connection, response, key, bodyless=request.method == "HEAD")
+    except WireError:
+        dropped(connection, response)
+        raise
+
+
+def _send_body(sock: socket.socket, body: Sequence[memoryview]) -> None:
+    """Send a body and wait for the answer; each wait is for the other side to take some bytes.
+
+    `sendall` would count the time of all. The system takes bytes by the megabyte, too: that it
+    wants no more, or that it has all, says nothing of those on the way.
+    """
+    for view in body:
+        at = 0
+        while at < len(view):
+            at += _in_time(sock, partial(sock.send, view[at : at + _SEND_BYTES]))
+    if body:
+        _in_time(sock, partial(_wait_readable, sock))
+
+
+def _in_time(sock: socket.socket, act: Callable[[], int]) -> int:
+    """Return what `act` returns, called again after a timeout if bytes have gone meanwhile."""
+    left = _queued_bytes(sock)
+    while True:
+        try:
+            return act()
+        except TimeoutError:
+            before, left = left, _queued_bytes(sock)
+            if left >= before:
+                raise
+
+
+def _wait_readable(sock: socket.socket) -> int:
+    timeout = sock.gettimeout()
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        ready = bool(poll.poll(None if timeout is None else timeout * 1000))
+    else:
+        ready = bool(select.select([sock], [], [], timeout)[0])
+    if not ready:
+        msg = "timed out"
+        raise TimeoutError(msg)
+    return 0
+
+
+def _queued_bytes(sock: socket.socket) -> int:
+    """Return how many bytes the other side has not got yet; the most there are if unknown."""
+    try:
+        import fcntl  # noqa: PLC0415 - not on every system, as the next
+        import termios  # noqa: PLC0415
+
+        said = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (ImportError, AttributeError, OSError):
+        return sys.maxsize
+    return int.from_bytes(said, sys.byteorder)
+
+
+def _send_head(connection: http.client.HTTPConnection, key: Key, request: Request) -> None:
+    target = request.target
+    headers = dict(request.headers)
+    if key.proxy is not None and request.origin.scheme == "http":
+        target = request.origin.text + target
+        headers |= proxy_headers(key.proxy)
+    # What lies in a store is wanted as it lies there.
+    headers.setdefault("Accept-Encoding", "identity")
+    if request.body or request.method in _WITH_BODY:
+        headers["Content-Length"] = str(sum(map(len, request.body)))
+    name = ""
+    try:
+        connection.putrequest(request.method, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in {"Host": request.origin.authority, **headers}.items():
+            connection.putheader(name, value)
+    except (ValueError, http.client.InvalidURL):
+        # Not chained: these messages repeat what may be secret.
+        what = f"the header {name!r}" if name else "the path or query"
+        msg = f"{what} has characters that no request may have; nothing was sent"
+        raise WireError(msg) from None
+    connection.endheaders()

@@ -1,0 +1,212 @@
+"""A download may take as long as it takes, as long as it gets on; one that does not is an error."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.reader.cache.making import LoggedStore, expected, ids, make
+from tests.reader.remote.serving import read, run_processes, write
+from tests.servers.faults import Cut, Slow, Stall
+from tests.servers.proxy import Proxy
+from tests.servers.web import WebServer
+
+from streaming_core import StreamingDataset
+from streaming_core.errors import IndexMissingError, ShardFetchError, StoreError, WaitTimeoutError
+from streaming_core.testing import LatencyStore
+from streaming_reader._cache import CacheGroup
+from streaming_reader._cache._patience import Flow, Patience, last_sign
+from streaming_reader._fetch import Fetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from streaming_core._format import Shard
+
+_BIG = 300 << 10
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a data set whose first shard has about 300 KiB, and the second too."""
+    folder = tmp_path_factory.mktemp("remote")
+    write(folder, 6, size=100 << 10, shard=_BIG + 4096)
+    return folder
+
+
+@pytest.fixture
+def proxy(remote: Path) -> Generator[Proxy]:
+    """Serve it through a proxy."""
+    with WebServer(remote) as server, Proxy(server.url) as found:
+        yield found
+
+
+def test_a_slow_line_is_no_error(proxy: Proxy, tmp_path: Path) -> None:
+    """A shard that takes several times the timeout comes, at the first try."""
+    proxy.hurt(Slow(64 << 10), path="*.mds")
+    began = time.monotonic()
+    assert read(proxy.url, tmp_path, download_timeout=1, download_retry=0) == list(range(6))
+    assert time.monotonic() - began > 4
+    assert proxy.count(part=".mds") == 2
+
+
+def test_others_wait_for_a_slow_line_too(proxy: Proxy, tmp_path: Path) -> None:
+    """Processes that want the shard another one fetches wait as long as its bytes come."""
+    proxy.hurt(Slow(64 << 10), path="*.mds")
+    code = """
+from pathlib import Path
+print(json.dumps(read(sys.argv[1], Path(sys.argv[2]), download_timeout=1, download_retry=0)))
+"""
+    found = run_processes(code, [[proxy.url, str(tmp_path)]] * 3)
+    assert found == [list(range(6))] * 3
+    assert proxy.count(part=".mds") == 2
+
+
+@pytest.mark.parametrize("after", [None, 0, 100 << 10])
+def test_a_line_that_stalls_is_an_error_in_time(
+    proxy: Proxy, tmp_path: Path, after: int | None
+) -> None:
+    """Whether nothing comes at all or no more: after so many tries of a timeout each."""
+    proxy.hurt(Stall(after), path="*.mds")
+    began = time.monotonic()
+    with pytest.raises(ShardFetchError, match=r"shard\.00000\.mds") as caught:
+        read(proxy.url, tmp_path, download_timeout=1, download_retry=1)
+    assert 2 <= time.monotonic() - began < 6
+    assert caught.value.attempts == 2
+    proxy.heal()
+    assert read(proxy.url, tmp_path) == list(range(6))
+
+
+def test_a_trickle_is_an_error_in_time(proxy: Proxy, tmp_path: Path) -> None:
+    """Bytes come, but so few that it would never end."""
+    proxy.hurt(Slow(60), path="*.mds")
+    began = time.monotonic()
+    with pytest.raises(ShardFetchError, match="download timeout"):
+        read(proxy.url, tmp_path, download_timeout=1.5, download_retry=1)
+    assert 3 <= time.monotonic() - began < 8
+
+
+def test_an_index_that_stalls_is_an_error_in_time(proxy: Proxy, tmp_path: Path) -> None:
+    """Also before the first shard."""
+    proxy.hurt(Stall(10), path="*/index.json")
+    began = time.monotonic()
+    with pytest.raises(StoreError, match=r"index\.json"):
+        read(proxy.url, tmp_path, download_timeout=1, download_retry=1)
+    assert time.monotonic() - began < 6
+
+
+@pytest.mark.parametrize("sums", [True, False])
+def test_a_stall_is_got_over(tmp_path: Path, *, sums: bool) -> None:
+    """The next try goes on where the stalled one stopped; the version tells if no hash does."""
+    write(tmp_path / "remote", 3, size=1 << 20, shard=4 << 20)
+    if not sums:
+        (tmp_path / "remote/checksums.xxh128").unlink()
+    with WebServer(tmp_path / "remote") as server, Proxy(server.url) as proxy:
+        proxy.hurt(Stall(2_500_000), path="*.mds", first=1)
+        assert read(proxy.url, tmp_path / "local", download_timeout=1) == list(range(3))
+        ranges = [entry.range for entry in proxy.log if ".mds" in entry.target]
+        assert ranges[0] == ""
+        assert ranges[1].startswith("bytes=2")
+        assert len(ranges) == 2
+
+
+def test_a_line_that_breaks_often_gets_there(tmp_path: Path) -> None:
+    """Each try that brings a good part of the shard is followed by as many as at first."""
+    write(tmp_path / "remote", 6, size=5 << 20, shard=40 << 20)
+    with WebServer(tmp_path / "remote") as server, Proxy(server.url) as proxy:
+        proxy.hurt(Cut(5 << 20), path="*.mds")
+        assert read(proxy.url, tmp_path / "local", download_retry=1) == list(range(6))
+        assert proxy.count(part=".mds") <= 7
+
+
+def test_a_server_that_is_gone_is_an_error_for_a_new_folder_only(
+    proxy: Proxy, tmp_path: Path
+) -> None:
+    """Nobody answers: a filled cache goes on, an empty one says so."""
+    assert read(proxy.url, tmp_path / "full") == list(range(6))
+    with proxy.refusing():
+        assert read(proxy.url, tmp_path / "full", download_retry=0) == list(range(6))
+        with pytest.raises(StoreError, match=r"index\.json"):
+            read(proxy.url, tmp_path / "empty", download_retry=1)
+    with pytest.raises(IndexMissingError):
+        read(f"{proxy.url}/none", tmp_path / "none")
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def test_a_store_that_never_answers_does_not_hold_its_readers(tmp_path: Path) -> None:
+    """Even one that cannot be told how long to wait: the reader gives up by itself."""
+    made = make(tmp_path / "remote")
+    store = LatencyStore(made.store, 3600.0)
+    cache = made.cache(tmp_path / "local", remote=store, timeout=0.3, tries=2)
+
+    class _One:
+        def is_local(self, shard: int) -> bool:
+            return cache.is_near(shard)
+
+        def open(self, shard: int) -> Shard:
+            return cache.open(shard)
+
+        def warm(self, shard: Shard) -> None:
+            pass
+
+        def weight(self, _: int) -> int:
+            return 1
+
+        def last_sign(self) -> float:
+            return last_sign()
+
+        def describe(self, shard: int) -> str:
+            return f"shard {shard}"
+
+    fetcher = Fetcher(_One(), timeout=cache.patience + 0.3)
+    began = time.monotonic()
+    fetcher.want([0])
+    with pytest.raises(WaitTimeoutError, match="shard 0"):
+        fetcher.get(0)
+    assert cache.patience <= time.monotonic() - began < cache.patience + 5
+    store.wake()
+    fetcher.close()
+
+
+def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) -> None:
+    """The limit lets one shard in at a time; the other waits for longer than its timeout."""
+    made = make(tmp_path / "remote")
+    slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.08)
+    group = CacheGroup(10 * made.largest)
+    cache = made.cache(tmp_path / "local", remote=slow, group=group, timeout=0.5, tries=1)
+    group._here().overdraft.acquire()
+    threading.Timer(0.2, group._here().overdraft.release).start()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda shard: ids(cache.open(shard)), range(4)))
+    assert found == [expected(made, shard) for shard in range(4)]
+
+
+def test_patience_and_flow() -> None:
+    """A deadline moves with what comes, never back; a flow is judged by whole timeouts."""
+    patience = Patience(10.0)
+    first = patience.deadline
+    patience.renew(time.monotonic() - 5.0)
+    assert patience.deadline == first
+    patience.renew()
+    assert patience.deadline >= first
+    assert last_sign() >= patience.deadline - 10.0
+    flow = Flow(2.0, now=0.0)
+    assert all(flow.is_enough(0, now=moment) for moment in (0.5, 1.0, 1.5, 2.0))
+    assert not flow.is_enough(500, now=2.5)
+    assert flow.is_enough(1, now=4.5)
+    assert flow.is_enough(700, now=4.6)
+
+
+def test_a_data_set_has_no_time_limit_of_its_own(proxy: Proxy, tmp_path: Path) -> None:
+    """Random access to a slow shard waits for it too."""
+    proxy.hurt(Slow(100 << 10), path="*.mds")
+    dataset = StreamingDataset(
+        remote=proxy.url, local=str(tmp_path), download_timeout=1, download_retry=0
+    )
+    assert dataset[4]["id"] == 4

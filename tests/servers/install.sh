@@ -1,0 +1,85 @@
+#!/bin/sh
+# Installs the servers that tests run against and pip cannot bring into .venv:
+#   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack]      all if none is named
+# What is there already is left alone. What cannot be installed here is told and left out, and its
+# tests say so when they skip; with CI set that is an error.
+set -eu
+
+ROOT=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+SERVERS=$ROOT/.servers
+AZURITE=azurite@3.35.0
+LOCALSTACK="localstack-core[base-runtime]==4.11.1
+moto-ext[all]
+cbor2<5.8
+pyopenssl<25
+cryptography<45
+service_identity==24.2.0
+joserfc<1.5"
+PYTHON=${PYTHON:-$ROOT/.venv/bin/python}
+missing=0
+
+# A stamp names what was installed, so that another version is installed anew.
+is_stamped() { [ -f "$SERVERS/$1.stamp" ] && [ "$(cat "$SERVERS/$1.stamp")" = "$2" ]; }
+stamp() { mkdir -p "$SERVERS" && printf '%s\n' "$2" >"$SERVERS/$1.stamp"; }
+
+give_up() {
+  echo "tests/servers/install.sh: $1 is not installed: $2" >&2
+  missing=1
+}
+
+# apt's lists are fetched once, and only if something is to be installed.
+apt_install() {
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then return 1; fi
+  if [ -z "${apt_updated:-}" ]; then apt-get update -qq && apt_updated=1; fi
+  # A run level that starts nothing: these are no services of the machine.
+  RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+install_nginx() {
+  PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx >/dev/null && return
+  apt_install nginx-light || give_up nginx "needs root and apt-get, or install nginx yourself"
+}
+
+install_sshd() {
+  PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd >/dev/null && return
+  apt_install openssh-server || give_up sshd "needs root and apt-get, or install OpenSSH yourself"
+}
+
+install_azurite() {
+  is_stamped azurite "$AZURITE" && return
+  command -v npm >/dev/null || apt_install nodejs npm || {
+    give_up azurite "needs npm, or root and apt-get to get it"
+    return
+  }
+  mkdir -p "$SERVERS/azurite"
+  if npm install --prefix "$SERVERS/azurite" --no-audit --no-fund --loglevel=error "$AZURITE"; then
+    stamp azurite "$AZURITE"
+  else
+    give_up azurite "npm failed"
+  fi
+}
+
+install_localstack() {
+  is_stamped localstack "$LOCALSTACK" && return
+  venv=$SERVERS/localstack
+  "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv --clear "$venv" || {
+    give_up localstack "$PYTHON cannot make a virtual environment"
+    return
+  }
+  if echo "$LOCALSTACK" |
+    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet -r /dev/stdin; then
+    stamp localstack "$LOCALSTACK"
+  else
+    give_up localstack "pip failed; it wants a Python that its pins know, such as 3.11"
+  fi
+}
+
+[ $# -gt 0 ] || set -- nginx sshd azurite localstack
+for server; do
+  case $server in
+  nginx | sshd | azurite | localstack) "install_$server" ;;
+  *) echo "unknown server: $server" >&2 && exit 2 ;;
+  esac
+done
+[ "$missing" -eq 0 ] || [ -z "${CI:-}" ]

@@ -1,0 +1,96 @@
+"""Stores that speak S3: moto in this process, LocalStack as a process of its own."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.servers.processes import answers, needs, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["KEYS", "S3Server", "localstack", "moto"]
+
+KEYS: Final = {"access_key_id": "testing", "secret_access_key": "testing-secret"}
+"""Storage options that these servers take; neither looks at signatures."""
+_PYTHON: Final = Path(__file__).parents[2] / ".servers" / "localstack" / "bin" / "python"
+_START_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A running server."""
+
+    url: str
+
+    @contextmanager
+    def client(self) -> Generator[Any]:
+        """Give boto3's client for it."""
+        import boto3
+        from botocore.config import Config
+
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name="us-east-1",
+            aws_access_key_id=KEYS["access_key_id"],
+            aws_secret_access_key=KEYS["secret_access_key"],
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}),
+        )
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def bucket(self) -> str:
+        """Make an empty bucket and return its name."""
+        name = f"bucket-{uuid.uuid4().hex[:12]}"
+        with self.client() as client:
+            client.create_bucket(Bucket=name)
+        return name
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Return the storage options that lead there."""
+        return {"endpoint_url": self.url, **KEYS, **more}
+
+
+@contextmanager
+def moto() -> Generator[S3Server]:
+    """Run moto in threads of this process; it believes every signature and checksum."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield S3Server(f"http://{host}:{port}")
+    finally:
+        server.stop()
+
+
+@contextmanager
+def localstack(folder: Path) -> Generator[S3Server]:
+    """Run LocalStack, which verifies checksums and knows conditions; `folder` is its home."""
+    needs("LocalStack", _PYTHON.exists(), "run tests/servers/install.sh")
+    settings = {
+        "SERVICES": "s3",
+        "STRICT_SERVICE_LOADING": "1",
+        "EAGER_SERVICE_LOADING": "1",
+        "DISABLE_EVENTS": "1",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "DNS_ADDRESS": "0",
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+    }
+
+    def command(port: int) -> list[str]:
+        listen = f"GATEWAY_LISTEN=127.0.0.1:{port}"
+        return ["env", listen, str(_PYTHON), "-m", "localstack.runtime.main"]
+
+    ready = answers("/_localstack/health")
+    with serving(command, ready=ready, within=_START_SECONDS, env=settings, cwd=folder) as served:
+        yield S3Server(served.url)
