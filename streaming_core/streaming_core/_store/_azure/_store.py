@@ -27,8 +27,8 @@ from streaming_core._store._http import (
     HttpStore,
     Refusal,
     RefusedError,
-    in_parallel,
     object_etag,
+    send_parts,
 )
 from streaming_core._store._options import Options
 from streaming_core.errors import (
@@ -236,7 +236,7 @@ class AzureStore(HttpStore):
             partial(self._put_block, key, name, _cut(views, at, min(at + step, size)))
             for name, at in zip(names, starts, strict=True)
         ]
-        in_parallel(tasks, _PARALLEL_BLOCKS)
+        send_parts(tasks, _PARALLEL_BLOCKS)
         document = ET.Element("BlockList")
         for name in names:
             # The latest, not the uncommitted: a list that is sent again must mean the same.

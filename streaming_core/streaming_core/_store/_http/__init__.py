@@ -1,8 +1,9 @@
 """Stores behind HTTP: connections, reading, errors; and plain web servers."""
 
 from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, query_text
+from streaming_core._store._http._parallel import in_parallel, send_parts
 from streaming_core._store._http._reading import object_etag
-from streaming_core._store._http._store import HttpStore, in_parallel
+from streaming_core._store._http._store import HttpStore
 from streaming_core._store._http._web import WebStore, web_from_url
 from streaming_core._store._http._wire import Answer, Origin, Timeouts
 
@@ -19,5 +20,6 @@ __all__ = [
     "in_parallel",
     "object_etag",
     "query_text",
+    "send_parts",
     "web_from_url",
 ]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import time
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 from streaming_core._store._abilities import Pieces
 from streaming_core._store._contract import (
@@ -22,6 +21,7 @@ from streaming_core._store._contract import (
     resolve_ranges,
 )
 from streaming_core._store._http._gate import Call, RefusedError
+from streaming_core._store._http._parallel import in_parallel
 from streaming_core._store._http._reading import (
     Body,
     body_of,
@@ -47,11 +47,8 @@ if TYPE_CHECKING:
     from streaming_core._store._http._gate import Gate
     from streaming_core._store._http._wire import Answer
 
-__all__ = ["HttpStore", "in_parallel"]
+__all__ = ["HttpStore"]
 
-_T = TypeVar("_T")
-
-_PARALLEL: Final = 8
 _FULL_ENOUGH_SECONDS: Final = 0.5
 """A piece that is not full after this long is handed over as it is, so that slowness is seen."""
 _SMALL_BYTES: Final = 16 << 20
@@ -375,21 +372,3 @@ def _skip(answer: Answer, count: int) -> None:
         if not piece:
             return
         count -= len(piece)
-
-
-def in_parallel(tasks: Sequence[Callable[[], _T]], width: int = _PARALLEL) -> list[_T]:
-    """Return what the tasks return, a few of which run at a time; the first error is raised.
-
-    Example:
-        >>> in_parallel([lambda: 1, lambda: 2])
-        [1, 2]
-    """
-    if len(tasks) <= 1:
-        return [task() for task in tasks]
-    with ThreadPoolExecutor(min(width, len(tasks)), "streaming-request") as pool:
-        futures = [pool.submit(task) for task in tasks]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()

@@ -14,7 +14,7 @@ import msgspec
 
 from streaming_core._names import name_problem
 from streaming_core._store._contract import ObjectInfo, byte_views, check_key, check_prefix
-from streaming_core._store._http import Call, HttpStore, RefusedError, in_parallel, object_etag
+from streaming_core._store._http import Call, HttpStore, RefusedError, object_etag, send_parts
 from streaming_core._store._oci._account import KNOWN, SECRET, region_of
 from streaming_core._store._oci._gate import OciGate
 from streaming_core._store._options import Options
@@ -186,7 +186,7 @@ class OciStore(HttpStore):
             ]
             parts = [
                 {"partNum": number, "etag": etag}
-                for number, etag in enumerate(in_parallel(tasks, _PARALLEL_PARTS), 1)
+                for number, etag in enumerate(send_parts(tasks, _PARALLEL_PARTS), 1)
             ]
             body = [memoryview(msgspec.json.encode({"partsToCommit": parts}))]
             call = Call("POST", path, {"uploadId": upload}, only, body, once=True)

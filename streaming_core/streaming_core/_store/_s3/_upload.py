@@ -10,8 +10,8 @@ from streaming_core._store._http import (
     Call,
     RefusedError,
     Timeouts,
-    in_parallel,
     object_etag,
+    send_parts,
 )
 from streaming_core._store._s3._documents import (
     completed_etag,
@@ -62,7 +62,7 @@ def upload(
         tasks = [
             partial(_part, gate, path, name, number, part) for number, part in enumerate(parts, 1)
         ]
-        done = in_parallel(tasks, _PARALLEL_PARTS)
+        done = send_parts(tasks, _PARALLEL_PARTS)
         body = [memoryview(completion(done))]
         with gate.send(Call("POST", path, {"uploadId": name}, only, body, once=True)) as answer:
             etag = completed_etag(answer.read(_DOCUMENT_BYTES))
