@@ -210,7 +210,10 @@ def test_a_web_server_that_says_no_is_asked_once(status: int) -> None:
 def test_ctrl_c_ends_a_pause() -> None:
     """A process that pauses for a minute ends at once when it is interrupted."""
     script = (
+        "import signal\n"
         "from streaming_core._store import Retry\n"
+        # Who is started in the background of a shell has it ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "try:\n"
         "    print('ready', flush=True)\n"
         "    Retry(2).wait(60)\n"
