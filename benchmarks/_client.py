@@ -61,7 +61,7 @@ class _Files:
 
     def run(self, out: Path) -> Outcome:
         before = self._served.traffic()
-        out.mkdir()
+        out.mkdir(exist_ok=True)
         start = time.perf_counter()
         num_done = self._work(self._make(self._served.endpoint), out)
         seconds = time.perf_counter() - start

@@ -155,7 +155,7 @@ class _Epoch(_Cold):
 
     def run(self, out: Path) -> Outcome:
         before = self._served.traffic()
-        out.mkdir()
+        out.mkdir(exist_ok=True)
         start = time.perf_counter()
         num_read = 0
         for batch in self._source.loader(out, self._task.num_workers):
@@ -183,7 +183,7 @@ class _First(_Cold):
 
     def run(self, out: Path) -> Outcome:
         before = self._served.traffic()
-        out.mkdir()
+        out.mkdir(exist_ok=True)
         start = time.perf_counter()
         loader = self._source.loader(out, self._task.num_workers)
         iterator = iter(loader)

@@ -29,6 +29,8 @@ class _Source:
         self._batch_size = BATCH_SIZES[task.work]
 
     def loader(self, local: Path, num_workers: int) -> Iterable[Mapping[str, Any]]:
+        # What an earlier data set left in shared memory would be met again.
+        streaming.base.util.clean_stale_shared_memory()
         dataset = StreamingDataset(
             remote=self._remote,
             local=str(local),
@@ -45,8 +47,6 @@ def prepare(task: Task, options: dict[str, Any], shared: Path) -> Timed:
     folder = shared_data(task, shared, "mds", write)
     served = Served(shared, task.latency_ms or 0)
     os.environ.update(KEYS, S3_ENDPOINT_URL=served.endpoint)
-    # What an earlier run that was stopped left would be met again.
-    streaming.base.util.clean_stale_shared_memory()
     return timed(
         task, options["method"], _Source(f"s3://{BUCKET}/{folder.name}", task), truth, served
     )

@@ -35,8 +35,11 @@ def _epoch() -> Scenario:
             "From constructing the data set with an empty cache to the last shuffled batch, by two "
             f"worker processes; shards of 64 MiB. {_SERVER}"
         ),
-        cases=_cases(("tokens", "blobs"), contenders, quick=False, num_workers=(2,)),
-        quick_cases=_cases(("tokens", "blobs"), contenders, quick=True, num_workers=(2,)),
+        # Some go on fetching after the end of an epoch, so that each run gets its own process.
+        cases=_cases(("tokens", "blobs"), contenders, quick=False, num_workers=(2,), fresh=True),
+        quick_cases=_cases(
+            ("tokens", "blobs"), contenders, quick=True, num_workers=(2,), fresh=True
+        ),
         baselines=(REFERENCE, LITDATA, _CLIENT),
         metric="fetched",
     )
