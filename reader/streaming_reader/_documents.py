@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger("streaming_core.reader")
-_FRESH: Final = 10.0
+_FRESH: Final = 30.0
 """Seconds for which the processes of a node need not ask what one of them has asked."""
 
 
