@@ -24,6 +24,7 @@ __all__ = [
     "check_ranges",
     "check_size",
     "check_start",
+    "cut_views",
     "resolve_ranges",
 ]
 
@@ -256,6 +257,25 @@ def byte_views(buffers: Iterable[Buffer]) -> list[memoryview]:
         [3, 2]
     """
     return [_flat(view) for buffer in buffers if (view := memoryview(buffer)).nbytes]
+
+
+def cut_views(views: Iterable[memoryview], start: int, stop: int) -> list[memoryview]:
+    """Return the bytes from `start` to `stop` of what flat views make up, without a copy.
+
+    Example:
+        >>> b"".join(cut_views([memoryview(b"abc"), memoryview(b"def")], 2, 5))
+        b'cde'
+    """
+    found: list[memoryview] = []
+    at = 0
+    for view in views:
+        part = view[max(0, start - at) : max(0, stop - at)]
+        if len(part):
+            found.append(part)
+        at += len(view)
+        if at >= stop:
+            break
+    return found
 
 
 def _flat(view: memoryview) -> memoryview:

@@ -21,6 +21,7 @@ from streaming_core._store._contract import (
     byte_views,
     check_key,
     check_prefix,
+    cut_views,
 )
 from streaming_core._store._http import (
     Call,
@@ -233,7 +234,7 @@ class AzureStore(HttpStore):
         starts = range(0, size, step)
         names = _block_names(len(starts))
         tasks = [
-            partial(self._put_block, key, name, _cut(views, at, min(at + step, size)))
+            partial(self._put_block, key, name, cut_views(views, at, min(at + step, size)))
             for name, at in zip(names, starts, strict=True)
         ]
         send_parts(tasks, _PARALLEL_BLOCKS)
@@ -294,20 +295,6 @@ def _md5(views: Sequence[memoryview]) -> str:
     for view in views:
         digest.update(view)
     return base64.b64encode(digest.digest()).decode()
-
-
-def _cut(views: Sequence[memoryview], start: int, stop: int) -> list[memoryview]:
-    """Return the bytes from `start` to `stop` of what the views make up, as views."""
-    found: list[memoryview] = []
-    at = 0
-    for view in views:
-        part = view[max(0, start - at) : max(0, stop - at)]
-        if len(part):
-            found.append(part)
-        at += len(view)
-        if at >= stop:
-            break
-    return found
 
 
 def _parsed(body: bytes, url: str) -> ET.Element:

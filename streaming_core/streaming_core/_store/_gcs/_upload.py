@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, urlsplit
 
+from streaming_core._store._contract import cut_views
 from streaming_core._store._http import Answer, Call, RefusedError
 from streaming_core._store._http._wire import FAILURES
 from streaming_core.errors import StoreError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from streaming_core._store._gcs._gate import GCSGate
 
-__all__ = ["CHUNK_BYTES", "SINGLE_BYTES", "checksum", "cut", "resource_of", "send_object"]
+__all__ = ["CHUNK_BYTES", "SINGLE_BYTES", "checksum", "resource_of", "send_object"]
 
 _log = logging.getLogger("streaming_core.store")
 SINGLE_BYTES: Final = 8 << 20
@@ -178,7 +179,7 @@ class _Session(NamedTuple):
         while True:
             stop = min(at + CHUNK_BYTES, self.size)
             try:
-                found = self._put(f"bytes {at}-{stop - 1}/{self.size}", cut(views, at, stop))
+                found = self._put(f"bytes {at}-{stop - 1}/{self.size}", cut_views(views, at, stop))
             except (RefusedError, *FAILURES) as error:
                 if isinstance(error, RefusedError) and error.status not in _PASSING:
                     raise self._ended(error) from None
@@ -235,22 +236,3 @@ class _Session(NamedTuple):
             self.gate.send(Call("DELETE", self.path, self.query)).close()
         except Exception as error:  # noqa: BLE001 - refused with a status of its own when done
             _log.debug("an upload was given up: %s", type(error).__name__)
-
-
-def cut(views: Sequence[memoryview], start: int, stop: int) -> list[memoryview]:
-    """Return the bytes from `start` to `stop` of what the views make up, as views.
-
-    Example:
-        >>> b"".join(cut([memoryview(b"abc"), memoryview(b"def")], 2, 5))
-        b'cde'
-    """
-    found: list[memoryview] = []
-    at = 0
-    for view in views:
-        part = view[max(0, start - at) : max(0, stop - at)]
-        if len(part):
-            found.append(part)
-        at += len(view)
-        if at >= stop:
-            break
-    return found

@@ -209,7 +209,8 @@ class GCSKeyStore(HttpStore):
         query = {"list-type": "2", "prefix": prefix, "encoding-type": "url"}
         while True:
             with self._errors("", "list"), self._gate.send(Call("GET", "", query)) as answer:
-                page = object_page(answer.read(_PAGE_BYTES))
+                asked = query.get("continuation-token", "")
+                page = object_page(answer.read(_PAGE_BYTES), asked)
             for entry in page.entries:
                 key = entry.key.removeprefix(self._prefix)
                 # Folders that consoles make are objects whose names end in a slash.

@@ -81,8 +81,8 @@ def error_of(body: bytes) -> tuple[str, str, str]:
     return _text(root, "Code"), message, region
 
 
-def object_page(body: bytes) -> ObjectPage:
-    """Return a page of `ListObjectsV2`.
+def object_page(body: bytes, asked: str = "") -> ObjectPage:
+    """Return a page of `ListObjectsV2`, which was asked for with the token `asked`.
 
     Example:
         >>> object_page(b"<R><Contents><Key>a</Key><Size>3</Size></Contents></R>").entries
@@ -98,6 +98,9 @@ def object_page(body: bytes) -> ObjectPage:
     more = _text(root, "IsTruncated") == "true"
     if more and not token:
         msg = "the listing says that there is more, but not how to ask for it"
+        raise DocumentError(msg)
+    if more and token == asked:
+        msg = "the listing goes round in a circle"
         raise DocumentError(msg)
     return ObjectPage(entries, token if more else "")
 

@@ -210,3 +210,14 @@ def test_errors_show_their_code_and_nothing_else() -> None:
     assert error_of(b"not XML") == ("", "", "")
     text = b"<Error><Message>region 'us-east-1' is wrong; expecting 'eu-west-1'</Message></Error>"
     assert error_of(text)[2] == "eu-west-1"
+
+
+def test_a_listing_that_goes_round_in_a_circle_is_refused() -> None:
+    """A page that names the token it was asked with would be asked for without end."""
+    body = (
+        b"<ListBucketResult><IsTruncated>true</IsTruncated>"
+        b"<NextContinuationToken>t</NextContinuationToken></ListBucketResult>"
+    )
+    assert {object_page(body).next_token, object_page(body, "s").next_token} == {"t"}
+    with pytest.raises(DocumentError, match="circle"):
+        object_page(body, "t")
