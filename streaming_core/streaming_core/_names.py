@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["MAX_NAME_BYTES", "name_problem"]
 
 MAX_NAME_BYTES = 1024
 _MAX_PART_BYTES = 255
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def name_problem(name: str) -> str | None:
@@ -26,7 +29,7 @@ def name_problem(name: str) -> str | None:
         return "it is not valid Unicode"
     if size > MAX_NAME_BYTES:
         return f"it is {size} bytes long, more than {MAX_NAME_BYTES}"
-    if any(ord(char) < 32 or ord(char) == 127 for char in name):  # noqa: PLR2004 - ASCII controls
+    if _CONTROLS.search(name):
         return "it has a control character"
     if "\\" in name:
         return "it has a backslash"

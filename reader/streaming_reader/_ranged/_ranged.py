@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["RangeCounts", "Ranged", "Rows", "rows_by_shard"]
 
 _BUDGET_BYTES: Final = 256 << 20
-_THREADS: Final = 64
 _MOST_TOGETHER: Final = 8
 _MOST_COPIES: Final = 1024
 """Each is a mapping, of which a process may have some ten thousand."""
@@ -202,10 +201,9 @@ class Ranged:
         deadline = time.monotonic() + timeout
         watch = watch or Watch()
         num_rows = sum(map(len, wanted.values()))
-        # As few calls as threads can do at once: a store needs threads of its own to do several.
-        together = max(1, min(_MOST_TOGETHER, -(-num_rows // _THREADS)))
-        if len(wanted) == 1:
-            together = _MOST_TOGETHER
+        # Where threads of ours make the calls, a store that needs its own for several ranges of one
+        # call would only start more of them, and these cost more than the requests.
+        together = _MOST_TOGETHER if len(wanted) == 1 else 1
         errands: dict[int, Errand] = {}
         for shard, rows in wanted.items():
             origin, number = self.origin(shard)

@@ -13,18 +13,18 @@ import urllib.request
 import weakref
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Final, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
+
+from streaming_core._store._http._incoming import Incoming, WireError
 
 __all__ = [
     "Connection",
     "Key",
     "Origin",
     "Timeouts",
-    "WireError",
     "basic",
     "connected",
-    "dropped",
     "kept",
     "key_of",
     "proxy_headers",
@@ -39,10 +39,6 @@ _PROXY_VARIABLES: Final = (
     *("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
     "REQUEST_METHOD",
 )
-
-
-class WireError(OSError):
-    """The other side said one thing and did another, or cannot be spoken to as things are set."""
 
 
 class Origin(NamedTuple):
@@ -98,11 +94,13 @@ class Key(NamedTuple):
 class Connection:
     """One connection, of which the process knows as long as it is open."""
 
-    __slots__ = ("__weakref__", "http", "since")
+    __slots__ = ("incoming", "since", "socket")
 
-    def __init__(self, http: http.client.HTTPConnection) -> None:
-        self.http = http
-        """What speaks on it."""
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        """To send on."""
+        self.incoming = Incoming(connected)
+        """What comes."""
         self.since = 0.0
         """When it was last given back, by the monotonic clock."""
 
@@ -111,19 +109,18 @@ class Connection:
 
         A forked child may hold it open without knowing, so the other side is told here.
         """
-        if self.http.sock is not None:
-            with suppress(OSError):
-                self.http.sock.shutdown(socket.SHUT_RDWR)
-        self.http.close()
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
 
     def is_quiet(self) -> bool:
         """Tell whether it is open and has nothing to read, as it should between requests."""
-        if self.http.sock is None:
+        if self.socket.fileno() < 0:
             return False
         if not hasattr(select, "poll"):
-            return not select.select([self.http.sock], [], [], 0)[0]
+            return not select.select([self.socket], [], [], 0)[0]
         poll = select.poll()
-        poll.register(self.http.sock, select.POLLIN)
+        poll.register(self.socket, select.POLLIN)
         return not poll.poll(0)
 
 
@@ -152,7 +149,7 @@ class _Kept:
     def note(self, connection: Connection) -> None:
         """Remember one that was opened."""
         with self._guard:
-            self._sockets.add(connection.http.sock)
+            self._sockets.add(connection.socket)
 
     def take(self, key: Key) -> Connection | None:
         """Return the one that was used last, if it is still open."""
@@ -217,56 +214,14 @@ def connected(key: Key, timeouts: Timeouts) -> Connection:
             made.set_tunnel(origin.host, origin.port, proxy_headers(key.proxy))
     else:
         made = http.client.HTTPConnection(first.host, first.port, timeout=timeouts.connect)
-    made.response_class = _Response
     try:
         made.connect()
     except BaseException:
         made.close()
         raise
-    connection = Connection(made)
+    connection = Connection(made.sock)
     kept.note(connection)
     return connection
-
-
-def dropped(connection: Connection, response: http.client.HTTPResponse | None) -> None:
-    """Close a connection with the answer on it, which may be all that still holds it."""
-    connection.close()
-    if response is not None:
-        response.close()
-
-
-class _Lines:
-    """Hands lines on, and remembers the last."""
-
-    __slots__ = ("_file", "last")
-
-    def __init__(self, file: Any) -> None:  # noqa: ANN401 - what a response reads from
-        self._file = file
-        self.last = b""
-
-    def readline(self, limit: int = -1) -> bytes:
-        self.last = self._file.readline(limit)
-        return self.last
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Response(http.client.HTTPResponse):
-    """Knows a head that was cut short; the base takes it for one that is complete."""
-
-    def begin(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the base's own
-        file: Any = self.fp
-        lines = _Lines(file)
-        self.fp = cast("Any", lines)
-        try:
-            super().begin(*args, **kwargs)
-        finally:
-            # The base lets go of what it reads from when it finds it bad.
-            self.fp = file if cast("Any", self.fp) is lines else self.fp
-        if lines.last not in {b"\r\n", b"\n"}:
-            msg = "the connection ended within the head of the answer"
-            raise WireError(msg)
 
 
 @lru_cache(maxsize=8)

@@ -8,9 +8,11 @@ nothing is understood of what stores say; both is for those above. What fails ra
 from __future__ import annotations
 
 import http.client
+import re
 import select
 import ssl
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -19,14 +21,13 @@ from streaming_core._store._http._connections import (
     Key,
     Origin,
     Timeouts,
-    WireError,
     basic,
     connected,
-    dropped,
     kept,
     key_of,
     proxy_headers,
 )
+from streaming_core._store._http._incoming import Chunks, Head, NoAnswerError, WireError
 
 if TYPE_CHECKING:
     import socket
@@ -53,10 +54,15 @@ _BROKEN: Final = (
     ssl.SSLEOFError,
     ssl.SSLZeroReturnError,
 )
-_GONE: Final = (*_BROKEN, http.client.BadStatusLine)  # of which RemoteDisconnected is one
+_GONE: Final = (*_BROKEN, NoAnswerError)
 _NO_BODY: Final = frozenset({204, 304})
 _WITH_BODY: Final = frozenset({"PUT", "POST", "PATCH"})
 _LENGTH_DIGITS: Final = 18
+_CHUNKED: Final = "chunked"
+_TARGET: Final = re.compile(r"[!-~]+", re.ASCII)
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_BREAKS: Final = re.compile(r"[\r\n\0]")
+_BAD_CHARACTERS: Final = "{} has characters that no request may have; nothing was sent"
 
 FAILURES: Final = (OSError, http.client.HTTPException)
 """All that `exchange` and `Answer` raise."""
@@ -88,32 +94,39 @@ class Answer:
     next request.
     """
 
-    __slots__ = ("_connection", "_key", "_left", "_response", "headers", "status")
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_incoming",
+        "_key",
+        "_left",
+        "_stays",
+        "headers",
+        "status",
+    )
 
-    def __init__(
-        self,
-        connection: Connection,
-        response: http.client.HTTPResponse,
-        key: Key,
-        *,
-        bodyless: bool,
-    ) -> None:
+    def __init__(self, connection: Connection, head: Head, key: Key, *, bodyless: bool) -> None:
         """Raise `WireError` if the head contradicts itself; the connection is the caller's then."""
-        if len({*response.headers.get_all("content-length", [])}) > 1:
+        if len(head.lengths) > 1:
             msg = "the answer has two Content-Lengths"
             raise WireError(msg)
         self._connection: Connection | None = connection
-        self._response = response
+        self._incoming = connection.incoming
         self._key = key
-        self.status: int = response.status
+        self.status = head.status
         """The status code."""
-        self.headers: dict[str, str] = {
-            name.lower(): value for name, value in response.headers.items()
-        }
+        self.headers = head.headers
         """By name in small letters."""
+        self._stays = head.stays
         self._left: int | None = self.length
+        """Bytes that are to come; None if the server does not say."""
+        self._chunks: Chunks | None = None
         if bodyless or self.status in _NO_BODY:
             self._left = 0
+        elif _CHUNKED in self.headers.get("transfer-encoding", "").lower():
+            self._chunks = Chunks(self._incoming)
+        elif self._left is None:
+            self._stays = False
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +137,7 @@ class Answer:
     @property
     def length(self) -> int | None:
         """The size of the body (for HEAD, that it would have); None if the server does not say."""
-        text = self.headers.get("content-length", "").strip()
+        text = self.headers.get("content-length", "")
         if "transfer-encoding" in self.headers or not (text.isascii() and text.isdigit()):
             return None
         return int(text) if len(text) <= _LENGTH_DIGITS else None
@@ -134,14 +147,16 @@ class Answer:
 
         Raises `WireError` if the body ends before its announced length.
         """
-        if self._left == 0:
+        if self._left == 0 or not len(view):
             return 0
+        if self._chunks is not None:
+            count = self._chunks.readinto(view)
+            if self._chunks.is_over:
+                self._left = 0
+            return count
         if self._left is None:
-            piece = self._response.read1(len(view))
-            view[: len(piece)] = piece
-            return len(piece)
-        # Read from below the response, because that would wait until the view is full.
-        count: int = self._response.fp.readinto1(view[: self._left])
+            return self._incoming.readinto(view)
+        count = self._incoming.readinto(view[: self._left])
         if not count:
             msg = f"the body ended {self._left} bytes before its announced end"
             raise WireError(msg)
@@ -154,6 +169,8 @@ class Answer:
         filled = 0
         while filled < most:
             if filled == len(out):
+                if self._left == 0:
+                    break
                 out += bytes(min(most - filled, max(1 << 16, len(out))))
             count = self.readinto(memoryview(out)[filled:])
             if not count:
@@ -166,16 +183,10 @@ class Answer:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        response = self._response
-        at_end = self._left == 0 or (self._left is None and response.isclosed())
-        if not at_end or response.will_close:
-            dropped(connection, response)
-            return
-        if not response.isclosed():
-            # It has not seen what was read from below it.
-            response.length, response.chunked = 0, False
-            response.read()
-        kept.give(self._key, connection)
+        if self._left == 0 and self._stays and self._incoming.is_empty:
+            kept.give(self._key, connection)
+        else:
+            connection.close()
 
 
 def exchange(request: Request) -> Answer:
@@ -186,7 +197,7 @@ def exchange(request: Request) -> Answer:
     while True:
         if connection is None:
             connection = connected(key, request.timeouts)
-        connection.http.sock.settimeout(request.timeouts.stall)
+        connection.socket.settimeout(request.timeouts.stall)
         try:
             return _answered(connection, key, request)
         except _GONE:
@@ -201,25 +212,19 @@ def exchange(request: Request) -> Answer:
 
 
 def _answered(connection: Connection, key: Key, request: Request) -> Answer:
+    head: Head | None = None
     try:
-        _send_head(connection.http, key, request)
-        _send_body(connection.http.sock, request.body)
+        connection.socket.sendall(_head(key, request))
+        _send_body(connection.socket, request.body)
     except _BROKEN:
         # Servers refuse large bodies by answering at once and hanging up.
-        try:
-            response = connection.http.getresponse()
-        except FAILURES:
-            response = None
-        if response is None:
+        with suppress(*FAILURES):
+            head = connection.incoming.head()._replace(stays=False)
+        if head is None:
             raise
-        response.will_close = True
     else:
-        response = connection.http.getresponse()
-    try:
-        return Answer(connection, response, key, bodyless=request.method == "HEAD")
-    except WireError:
-        dropped(connection, response)
-        raise
+        head = connection.incoming.head()
+    return Answer(connection, head, key, bodyless=request.method == "HEAD")
 
 
 def _send_body(sock: socket.socket, body: Sequence[memoryview]) -> None:
@@ -274,24 +279,30 @@ def _queued_bytes(sock: socket.socket) -> int:
     return int.from_bytes(said, sys.byteorder)
 
 
-def _send_head(connection: http.client.HTTPConnection, key: Key, request: Request) -> None:
+def _head(key: Key, request: Request) -> bytes:
+    """Return what precedes the body; raises `WireError` for what no request may have."""
     target = request.target
-    headers = dict(request.headers)
+    # What lies in a store is wanted as it lies there.
+    headers = {"Host": request.origin.authority, "Accept-Encoding": "identity", **request.headers}
     if key.proxy is not None and request.origin.scheme == "http":
         target = request.origin.text + target
         headers |= proxy_headers(key.proxy)
-    # What lies in a store is wanted as it lies there.
-    headers.setdefault("Accept-Encoding", "identity")
     if request.body or request.method in _WITH_BODY:
         headers["Content-Length"] = str(sum(map(len, request.body)))
-    name = ""
+    # None of these messages repeats what may be secret.
+    if not _TARGET.fullmatch(target):
+        raise WireError(_BAD_CHARACTERS.format("the path or query"))
+    lines = [f"{request.method} {target} HTTP/1.1"]
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name) or _BREAKS.search(value):
+            raise WireError(_BAD_CHARACTERS.format(f"the header {name!r}"))
+        lines.append(f"{name}: {value}")
     try:
-        connection.putrequest(request.method, target, skip_host=True, skip_accept_encoding=True)
-        for name, value in {"Host": request.origin.authority, **headers}.items():
-            connection.putheader(name, value)
-    except (ValueError, http.client.InvalidURL):
-        # Not chained: these messages repeat what may be secret.
-        what = f"the header {name!r}" if name else "the path or query"
-        msg = f"{what} has characters that no request may have; nothing was sent"
-        raise WireError(msg) from None
-    connection.endheaders()
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    except UnicodeEncodeError:
+        bad = next(name for name, value in headers.items() if not _is_latin(value))
+        raise WireError(_BAD_CHARACTERS.format(f"the header {bad!r}")) from None
+
+
+def _is_latin(text: str) -> bool:
+    return all(ord(character) <= 0xFF for character in text)  # noqa: PLR2004 - the last of Latin-1
