@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streaming_core._store import Store
 
-__all__ = ["JOURNAL", "Journal", "Retried", "ShardRecord"]
+__all__ = ["JOURNAL", "SETTINGS", "Journal", "Retried", "ShardRecord"]
 
 JOURNAL = ".writing"
 SETTINGS = f"{JOURNAL}/settings.json"
@@ -83,7 +83,9 @@ class Journal:
             data = self._get(SETTINGS)
         except ObjectNotFoundError:
             return None
-        return self._parse(SETTINGS, data)
+        parsed = self._parse(SETTINGS, data)
+        # Without columns they only say that somebody writes here, and not yet what.
+        return parsed if "columns" in parsed else None
 
     def open(self) -> None:
         """Note that somebody writes here, before it is known what."""

@@ -10,25 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from streaming_core._index import MAX_INDEX_BYTES, ROLES, ShardTable, parse_index
 from streaming_core._read import SUMS, parse_sums
+from streaming_core._store import LocalStore
 from streaming_core.errors import (
     ObjectNotFoundError,
+    OutputBusyError,
     OutputNotEmptyError,
     ResumeError,
     SchemaError,
 )
-from streaming_writer._journal import JOURNAL, Journal, ShardRecord
+from streaming_writer._journal import JOURNAL, SETTINGS, Journal, ShardRecord
 from streaming_writer._output import INDEX, Output
+from streaming_writer._ownership import WRITER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming_core._store import LocalStore, Store
+    from streaming_core._store import Store
 
 __all__ = [
     "Base",
     "Finished",
     "Mode",
     "Opening",
+    "begin",
     "check_finished",
     "check_settings",
     "prepare",
@@ -91,6 +95,8 @@ class Opening:
     """The data set that is appended to."""
     finished: Finished | None = None
     """Given if the conversion to continue is found finished."""
+    cleared: bool = False
+    """Whether everything was deleted, so that what is there now came later."""
 
     @property
     def columns(self) -> Mapping[str, str] | None:
@@ -127,9 +133,20 @@ def prepare(output: Output, mode: Mode) -> Opening:
     Raises `OutputNotEmptyError` if something is there and `mode` does not say what to do with it,
     and `ResumeError` if what is there cannot be continued.
     """
+    try:
+        return _prepare(output, mode)
+    except _EndedError:  # what was unfinished at the first look is not any more
+        return _prepare(output, mode)
+
+
+class _EndedError(OutputBusyError):
+    """The writer that was to be gone on after had just ended well."""
+
+
+def _prepare(output: Output, mode: Mode) -> Opening:
     if mode.exist_ok:
         output.clear()
-        return Opening()
+        return Opening(cleared=True)
     keys = output.keys()
     base = _base(output.first) if INDEX in keys else None
     journal = output.journal
@@ -158,9 +175,15 @@ def prepare(output: Output, mode: Mode) -> Opening:
         if shards:
             raise OutputNotEmptyError(_orphans(output.first, shards))
         # Notes without settings are what is left of a data set that was being deleted.
-        journal.end()
+        # Or a writer that does not know its columns yet.
+        if isinstance(output.first, LocalStore):
+            output.end()
+        else:
+            _take_over(output, {}, None)
+            journal.forget(journal.numbers())
         output.delete(SUMS)
         return Opening()
+    keys = _take_over(output, settings, None)
     return Opening(settings, _durable(output, journal, keys, 0, frozenset()))
 
 
@@ -176,7 +199,7 @@ def _over_finished(
         # The index is the last step: a journal beside a newer index only waits to be removed.
         if appending:
             _check_published(output.journal, frozenset(_basenames(table)), where)
-        output.journal.end()
+        output.end()
         added = table.num_samples - (appending["samples"] if appending else 0)
         if mode.resume and (appending or not mode.append):
             return Opening(finished=Finished(table, added))
@@ -187,16 +210,76 @@ def _over_finished(
         )
         raise ResumeError(msg)
     journal, known = output.journal, frozenset(_basenames(table))
+    keys = _take_over(output, settings or {}, base)
     if mode.resume:
-        return Opening(
-            settings, _durable(output, journal, output.keys(), base.next_number, known), base
-        )
+        return Opening(settings, _durable(output, journal, keys, base.next_number, known), base)
     _log.warning("%s: dropping an unfinished append; resume=True would have continued it", where)
     # The other stores may have the index of the append already, which names what goes away now.
     output.mirror(INDEX)
-    _remove(output, journal, output.keys(), base.next_number, known)
-    journal.end()
+    _remove(output, journal, keys, base.next_number, known)
+    output.ownership.check()
+    output.end()
+    output.ownership.held = False
     return Opening(base=base)
+
+
+def _take_over(output: Output, settings: Mapping[str, Any], base: Base | None) -> list[str]:
+    """Let nobody else go on with what is unfinished here, and return what there is then.
+
+    Only now it may be removed: before, its writer could have been about to publish it.
+    """
+    output.ownership.take(settings, over=True)
+    try:
+        _look_again(output, base, unfinished=True)
+    except OutputBusyError as error:
+        output.ownership.withdraw()
+        raise _EndedError(str(error)) from error
+    return output.keys()
+
+
+def begin(output: Output, opening: Opening, settings: Mapping[str, Any] | None) -> None:
+    """Note that somebody writes here, and with which settings, or None if they are not known yet.
+
+    Raises `OutputBusyError` if somebody else has begun since `opening` was made.
+    """
+    if isinstance(output.first, LocalStore):  # which is locked
+        if settings is None:
+            output.journal.open()
+        elif not opening.done:
+            output.journal.begin(settings)
+    ownership = output.ownership
+    if ownership.held and opening.done:  # the settings are there, and the same
+        ownership.check()
+        return
+    unseen = not ownership.held and opening.settings is None
+    try:
+        ownership.take(settings or {}, over=opening.settings is not None)
+        if unseen and not opening.cleared:
+            _look_again(output, opening.base)
+    except OutputBusyError:
+        if unseen:
+            ownership.withdraw()
+            if isinstance(output.first, LocalStore):
+                output.journal.end()
+        raise
+
+
+def _look_again(output: Output, base: Base | None, *, unfinished: bool = False) -> None:
+    """Raise `OutputBusyError` if somebody wrote, and ended, between the first look and the note."""
+    for store in output.ownership.stores:
+        if unfinished and store is not output.first:
+            continue  # it may be ahead of the first one, which counts
+        if base is None:
+            keys = set(output.keys(store))
+            changed = INDEX in keys if unfinished else bool(keys - {SETTINGS})
+        else:
+            changed = _fingerprint(store) != base.table.fingerprint()
+        if changed:
+            msg = (
+                f"{store.url}: another writer has written here since this one looked, a moment "
+                "ago; look at what is there, or write to another place"
+            )
+            raise OutputBusyError(msg)
 
 
 def _check_published(journal: Journal, known: frozenset[str], where: str) -> None:
@@ -209,6 +292,13 @@ def _check_published(journal: Journal, known: frozenset[str], where: str) -> Non
                 f"shard {names[0]!r}; remove {JOURNAL!r} there to drop the append"
             )
             raise ResumeError(msg)
+
+
+def _fingerprint(store: Store) -> str | None:
+    try:
+        return _base(store).table.fingerprint()
+    except ObjectNotFoundError:
+        return None
 
 
 def _base(store: Store) -> Base:
@@ -291,7 +381,7 @@ def check_settings(found: Mapping[str, Any], wanted: Mapping[str, Any], where: s
     """Raise `ResumeError` naming each setting that differs from those of before."""
     differing = [
         f"{key}: {found.get(key)!r} then, {wanted.get(key)!r} now"
-        for key in sorted({*found, *wanted} - {"base"})
+        for key in sorted({*found, *wanted} - {"base", WRITER})
         if found.get(key) != wanted.get(key)
     ]
     if differing:

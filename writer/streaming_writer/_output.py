@@ -15,12 +15,15 @@ from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Retry, Store, o
 from streaming_core._store._abilities import abort_uploads
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core.errors import (
+    ObjectNotFoundError,
+    OutputBusyError,
     OutputNotEmptyError,
     SchemaError,
     StoreBusyError,
     StoreError,
 )
-from streaming_writer._journal import Journal
+from streaming_writer._journal import SETTINGS, Journal
+from streaming_writer._ownership import Ownership
 from streaming_writer._requests import put_checked, side_by_side
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ class Output:
         pause = _FIRST_PAUSE_SECONDS
         self._retry = Retry(retry, first_pause=pause, stop=self._over)
         self._while_busy = Retry(_MOST, timeout=_BUSY_SECONDS, first_pause=pause, stop=self._over)
+        self.ownership = Ownership(self.stores, self._retried)
 
     @property
     def first(self) -> Store:
@@ -105,17 +109,49 @@ class Output:
         return next((store.path for store in self.stores if isinstance(store, LocalStore)), None)
 
     def put(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Publish an object in every store."""
+        """Publish an object in every store, unless another writer has taken the place over."""
         for store in self.stores:
+            self.ownership.look()
             self._retried(store, partial(put_checked, store, key, buffers))
 
     def conclude(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Publish what says that all is done, in the first store last.
 
-        A later writer looks at the first store: what is done there must be done everywhere.
+        A later writer looks at the first store: what is done there must be done everywhere. Nothing
+        is put, at no try, once another writer has taken the place over.
         """
+
+        def act(store: Store) -> None:
+            self.ownership.check()
+            put_checked(store, key, buffers)
+
         for store in reversed(self.stores):
-            self._retried(store, partial(put_checked, store, key, buffers))
+            self._retried(store, partial(act, store))
+
+    def end_published(self, key: str, data: bytes) -> None:
+        """Remove the journal after `data`, which says that all is done, was published as `key`.
+
+        Another writer may have taken the place over in the last moment. If it found all done, it
+        tidies up; if it deleted what was done, `OutputBusyError` is raised.
+        """
+        try:
+            self.ownership.check()
+        except OutputBusyError:
+            try:
+                found = self._retried(self.first, partial(self.first.get, key))
+            except ObjectNotFoundError:
+                found = b""
+            if found != data:
+                raise
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Remove the journal, and the notes on who writes beside it."""
+        for store in self.stores[1:]:
+            if not isinstance(store, LocalStore):
+                self._delete_from(store, SETTINGS)
+        self.journal.end()
 
     def others(self) -> list[tuple[Store, list[str]]]:
         """Return the stores beside the first, each with what it holds."""
@@ -188,9 +224,9 @@ class Output:
             except StoreError as error:  # they cost money, but hinder nobody
                 _log.warning("parts of unfinished uploads may be left: %s", error)
 
-    def keys(self) -> list[str]:
-        """Return what the first store holds."""
-        return list(self._listed(self.first))
+    def keys(self, store: Store | None = None) -> list[str]:
+        """Return what a store holds, the first one if none is given."""
+        return list(self._listed(store or self.first))
 
     def clear(self) -> None:
         """Remove everything, the indexes first, so that no reader meets half a data set."""

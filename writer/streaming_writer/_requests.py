@@ -31,7 +31,9 @@ def side_by_side(act: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
         return list(pool.map(act, items))
 
 
-def put_checked(store: Store, key: str, buffers: Sequence[Buffer]) -> None:
+def put_checked(
+    store: Store, key: str, buffers: Sequence[Buffer], *, if_absent: bool = False
+) -> None:
     """Put an object; `StoreError` if the store keeps another number of bytes.
 
     A folder must be locked by this process. It is not if it was removed or replaced meanwhile: then
@@ -43,7 +45,7 @@ def put_checked(store: Store, key: str, buffers: Sequence[Buffer]) -> None:
             "no index is published. Keep others away, and write again"
         )
         raise StoreError(msg)
-    size = store.put(key, buffers).size
+    size = store.put(key, buffers, if_absent=if_absent).size
     wanted = sum(memoryview(buffer).nbytes for buffer in buffers)
     if size != wanted:
         msg = f"put {key!r} in {store.url}: sent {wanted} bytes, but the store keeps {size} of them"

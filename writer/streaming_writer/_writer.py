@@ -19,7 +19,7 @@ from streaming_writer._assembly import Assembly
 from streaming_writer._closed import FINISHED, FORKED, STOPPED, ClosedRows
 from streaming_writer._finisher import Finisher
 from streaming_writer._infer import InferringRows, KnownKeysRows, infer_batch
-from streaming_writer._opening import check_finished, check_settings, prepare, sweep
+from streaming_writer._opening import begin, check_finished, check_settings, prepare, sweep
 from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
 
@@ -76,6 +76,11 @@ class Writer:
 
     Use it in a `with` block: leaving the block normally finishes the data set, leaving it by an
     exception publishes no index and keeps what `resume=True` needs to go on.
+
+    One writer at a time may write to a place. A folder is locked. At a URL, of those that begin at
+    once one goes on, and who is displaced by `exist_ok`, `resume` or `append` gets
+    `OutputBusyError`; only in the last moment before a put, and at the beginning where the store
+    cannot create only, may two still meet.
     """
 
     def __init__(
@@ -116,7 +121,7 @@ class Writer:
             elif self._opening.finished:
                 self._rows = ClosedRows(self._finished_reason(), complete=True)
             else:
-                self._output.journal.open()
+                begin(self._output, self._opening, None)
             # A writer that nobody finishes gives the lock back when it is collected.
             self._held = weakref.finalize(self, held.pop_all().close)
         _in_child.add(weakref.WeakMethod(self._disown, _in_child.discard))
@@ -253,8 +258,7 @@ class Writer:
         if opening.base:
             check_finished(opening.base.table, kind.config, where)
             settings["base"] = opening.base.identity()
-        if not opening.done:
-            self._output.journal.begin(settings)
+        begin(self._output, opening, settings)
         finisher = Finisher(kind, self._output, self._options, opening, progress=self._progress)
         fresh = not opening.done and not opening.base
         assembly = Assembly(
@@ -336,12 +340,14 @@ class Writer:
             sums.update(record.sums)
             files.update(record.files())
         extras = base.table.extras if base else None
+        self._output.ownership.check()
         self._output.check(files, prefix="shard.")
         if sums:
             self._output.put(SUMS, [format_sums(sums)])
-        self._output.conclude(INDEX, [dump_index(entries, extras=extras)])
+        index = dump_index(entries, extras=extras)
+        self._output.conclude(INDEX, [index])
         self._published = True
-        self._output.journal.end()
+        self._output.end_published(INDEX, index)
 
     def _abort(self) -> None:
         """Stop without an index; what is durable stays for `resume=True`."""
