@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming_core._store import is_final
+from streaming_core._store import Store, is_final
 from streaming_core.errors import SchemaError, StoreError, StreamsError
 from streaming_reader._cache import (
     CacheGroup,
@@ -22,17 +22,28 @@ from streaming_reader.stream import streams_registry, user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
     import numpy as np
     from numpy.typing import NDArray
 
     from streaming_core._index import ShardTable
-    from streaming_core._store import Store
+    from streaming_reader._cache import Maker
     from streaming_reader.stream import Stream, StreamDefaults
 
 __all__ = ["OrderArrays", "chosen_streams", "open_streams", "order_arrays", "settle_weights"]
 
-_Opened = tuple["ShardTable", "Mapping[str, str]", "Store | None"]
+
+class _Opened(NamedTuple):
+    """One stream, ready to be read."""
+
+    table: ShardTable
+    remote: Store | Maker | None
+    folder: str
+    """Where its files are kept, or lie."""
+    sums: Mapping[str, str]
+
+
 _AT_A_TIME = 16
 _MOST_SHOWN = 8
 _SHARE_FROM = 1 << 20
@@ -70,7 +81,7 @@ def open_streams(
     opened = _opened(streams, paces)
     caches: list[ShardCache] = []
     origins: list[Origin] = []
-    for stream, (table, sums, remote), pace in zip(streams, opened, paces, strict=True):
+    for stream, (table, remote, folder, sums), pace in zip(streams, opened, paces, strict=True):
         settings = CacheSettings(
             keep_zip=stream.settings.keep_zip,
             validate_hash=stream.settings.validate_hash,
@@ -78,14 +89,13 @@ def open_streams(
             timeout=stream.settings.download_timeout,
             allow_unsafe=allow_unsafe,
         )
-        caches.append(
-            ShardCache(table, remote, stream.folder, settings, group, sums=sums, pace=pace)
-        )
-        origins.append(Origin(table, remote, settings, pace=pace))
+        caches.append(ShardCache(table, remote, folder, settings, group, sums=sums, pace=pace))
+        store = remote if isinstance(remote, Store) else None
+        origins.append(Origin(table, store, settings, pace=pace))
     # A little longer than what fetches a shard, whose error says more.
     timeout = max(cache.patience for cache in caches)
     timeout += max(stream.settings.download_timeout for stream in streams)
-    tables = [table for table, _, _ in opened]
+    tables = [one.table for one in opened]
     return Catalogue(tables, caches, timeout=timeout, origins=origins)
 
 
@@ -104,9 +114,9 @@ def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
         ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-open") as pool,
     ):
         if len(streams) == 1:
-            return [open_index(streams[0], paces[0], requests)]
+            return [_open(streams[0], paces[0], requests)]
         tasks = [
-            pool.submit(open_index, stream, pace, requests)
+            pool.submit(_open, stream, pace, requests)
             for stream, pace in zip(streams, paces, strict=True)
         ]
         try:
@@ -119,6 +129,18 @@ def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
     if errors:
         raise _joined(errors, sum(task.cancelled() for task in tasks), len(streams))
     return [task.result() for task in tasks]
+
+
+def _open(stream: Stream, pace: Pace, requests: Executor) -> _Opened:
+    reading = stream.reading
+    if reading is not None:
+        # Whoever reads shards need not wait for all that formats take.
+        from streaming_reader._virtual import open_virtual  # noqa: PLC0415
+
+        virtual = open_virtual(stream, reading)
+        return _Opened(virtual.table, virtual.decoder, virtual.folder, {})
+    table, sums, remote = open_index(stream, pace, requests)
+    return _Opened(table, remote, str(stream.folder), sums)
 
 
 def _is_hopeless(error: BaseException | None) -> bool:

@@ -47,6 +47,8 @@ _RECORDS: Final = 256
 _SETS: Final = 5
 _KEY: Final = 7
 _WORD: Final = 8
+_JUMPED, _RESUMED = 1, 2
+"""Who has set where to begin: somebody who counts epochs, or a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +92,21 @@ class SharedBlock:
 
     # --- epochs -----------------------------------------------------------------------------------
 
-    def set(self, position: Position, *, run: int | None = None, worker: int = 0) -> None:
+    def set(
+        self, position: Position, *, run: int | None = None, worker: int = 0, resumed: bool = True
+    ) -> None:
         """Let the next iteration begin at `position`; those that were begun go on as they are.
 
-        Workers of one `run` may each set the same, which then counts once.
+        Workers of one `run` may each set the same, which then counts once. `resumed` says that it
+        is from a checkpoint.
         """
-        self._words[:6] = [*_numbers(position), 1]
+        self._words[:6] = [*_numbers(position), _RESUMED if resumed else _JUMPED]
         self._words[6] = (uuid.uuid4().int if run is None else run) & ((1 << 62) - 1)
         self._begun[worker % _WORKERS] = 0
 
     def jump(self, epoch: int) -> None:
         """Let the next iteration begin `epoch` from its start, with the order's settings kept."""
-        self.set(replace(self.start, epoch=epoch, sample=0))
+        self.set(replace(self.start, epoch=epoch, sample=0), resumed=False)
 
     @property
     def start(self) -> Position:
@@ -112,6 +117,11 @@ class SharedBlock:
     def is_placed(self) -> bool:
         """Whether somebody has set where to begin."""
         return bool(self._words[5])
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether that was a checkpoint, and nothing else since."""
+        return int(self._words[5]) == _RESUMED
 
     @property
     def _records(self) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from streaming_core.errors import StreamingError
+from streaming_core.errors import SchemaError, StreamingError
 from streaming_reader._order import resample_streams
 
 if TYPE_CHECKING:
@@ -190,13 +190,21 @@ class Surface(_Base):
         self._epochs.shared.jump(epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration begin `epoch`, unless it would begin or go on with a later one.
+        """Let the next iteration begin `epoch`, in workers that go on as well.
 
-        Trainers that count epochs call this before each. One that counts from 0 again in a new
-        process does not undo a checkpoint that was loaded.
+        Trainers that count epochs call this before each, which changes nothing, as epochs advance
+        by themselves; any other number begins that epoch. But after a checkpoint was loaded, an
+        earlier epoch than is to come is not begun: one who counts from 0 again in a new process
+        does not undo it. Set `next_epoch` to go back even then.
         """
-        if epoch > self.next_epoch or not self._epochs.shared.is_placed:
-            self._epochs.shared.jump(max(epoch, self.next_epoch))
+        shared = self._epochs.shared
+        if epoch < 0:
+            msg = f"an epoch is a number from 0 on, came {epoch}"
+            raise SchemaError(msg)
+        coming = shared.next_epoch
+        is_other = epoch > coming or (epoch < coming and not shared.is_resumed)
+        if is_other or not shared.is_placed:
+            shared.jump(epoch)
 
     def resample_streams(
         self, epoch: int, stream_id: int | None = None

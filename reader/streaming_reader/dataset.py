@@ -9,15 +9,15 @@ from streaming_core._units import parse_count
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import SchemaError
 from streaming_reader._access import checked_ids, sample_at, select
-from streaming_reader._batch import as_format, batched_rows, check_format, rows_as_format
+from streaming_reader._batch import batched_rows
 from streaming_reader._divider import find_divider
 from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode_as, decode_list
 from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
+from streaming_reader._pipeline import Assembly, begin_samples
 from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
-from streaming_reader._worker_state import CountedSamples, is_asked_for
 from streaming_reader.stream import StreamDefaults
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streaming_core._store import StorageOptions
-    from streaming_reader._batch import Batch, BatchFormat, RaggedForm
+    from streaming_reader._batch import BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
+    from streaming_reader._pipeline import Transforms
     from streaming_reader.stream import Stream
 
 __all__ = ["StreamingDataset"]
@@ -77,6 +78,8 @@ class StreamingDataset(Surface):
         stream_name: The kind of stream made of `remote`, `local` and `split`.
         stream_config: What else that kind takes.
         world: Who this process is, where the environment does not tell.
+        transforms: What becomes of rows and batches on their way, in the process that reads them.
+            Iterating gives what they make of samples, brackets and `take` the samples themselves.
 
     Example:
         >>> import tempfile
@@ -120,6 +123,7 @@ class StreamingDataset(Surface):
         stream_name: str = "stream",
         stream_config: Mapping[str, Any] | None = None,
         world: World | None = None,
+        transforms: Transforms | None = None,
     ) -> None:
         """Read the indexes; blocks for that alone, and waits for no other process."""
         defaults = StreamDefaults(
@@ -144,6 +148,8 @@ class StreamingDataset(Surface):
             partition_algo=partition_algo,
             batching_method=batching_method,
         )
+        self.transforms = transforms
+        """What becomes of rows and batches on their way."""
         self.predownload = predownload
         """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
@@ -201,9 +207,9 @@ class StreamingDataset(Surface):
         """
         feed, place = self._begin(None)
         own = self._own_items
-        if is_asked_for():
-            return CountedSamples(lambda skip: self._samples(feed(skip), own=own), place)
-        return self._samples(feed(0), own=own)
+        return begin_samples(
+            lambda skip: self._samples(feed(skip), own=own), place, self.transforms
+        )
 
     def _samples(self, feed: Feed, *, own: bool) -> Generator[dict[str, Any]]:
         with feed:
@@ -235,7 +241,7 @@ class StreamingDataset(Surface):
 
         Args:
             batch_size: Samples of a batch; the data set's if None.
-            batch_format: `numpy`, `torch`, `arrow` or `dict`: what the columns become.
+            batch_format: `numpy`, `torch`, `jax`, `arrow`, `dict` or `rows`: what samples become.
             ragged: What values of different lengths become: a `list`, `padded` with their lengths,
                 or one array of all with `offsets`.
             drop_last: Leave out a last batch that is smaller.
@@ -253,22 +259,29 @@ class StreamingDataset(Surface):
         ragged: RaggedForm = "list",
         drop_last: bool = False,
         lent: bool = False,
+        collate: Callable[[list[Any]], Any] | None = None,
     ) -> Iterator[tuple[Any, int]]:
-        """Return what `batches` does, each with its number of samples.
+        """Return what `batches` does, each with the number of samples that were read for it.
 
-        With `lent`, large bytes may come as views that are valid until the next batch.
+        With `lent`, large bytes may come as views that are valid until the next batch. With
+        `collate`, that makes the batch from a list of rows.
         """
-        check_format(batch_format, ragged)
+        make = Assembly(batch_format, ragged, collate, self.transforms)
         size = batch_size or self.batch_size
         if self._own_items or self.iterates_itself:
-            rows = batched_rows(iter(self), size or 1, drop_last=drop_last)
-            return ((rows_as_format(some, batch_format, ragged), len(some)) for some in rows)
+            rows = batched_rows(self._own_samples(size), size or 1, drop_last=drop_last)
+            return ((make.of_rows(some), len(some)) for some in rows)
         feed, _ = self._begin(size)
-        batches = _batches(feed(0), size or 1, drop_last=drop_last)
-        return (
-            (as_format(columns.lend() if lent else columns, batch_format, ragged), len(columns))
-            for columns in batches
-        )
+        return make.batches(feed(0), size or 1, drop_last=drop_last, lent=lent)
+
+    def _own_samples(self, size: int | None) -> Iterator[Any]:
+        """Return what a subclass makes of samples, before the transforms."""
+        if self.transforms is None:
+            return iter(self)
+        if self.iterates_itself:
+            msg = f"{type(self).__name__} has an __iter__ of its own: transform the samples there"
+            raise SchemaError(msg)
+        return self._samples(self._begin(size)[0](0), own=True)
 
     def announce(self, iteration: str) -> None:
         """Settle now which epoch, from where on, the iteration of that name gives.
@@ -380,8 +393,3 @@ class StreamingDataset(Surface):
     def stats(self) -> dict[str, int]:
         """Return what all workers of this rank have counted so far: samples, bytes, waits."""
         return self._epochs.shared.totals()
-
-
-def _batches(feed: Feed, size: int, *, drop_last: bool) -> Iterator[Batch]:
-    with feed:
-        yield from feed.batches(size, drop_last=drop_last)

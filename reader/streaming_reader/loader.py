@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchFormat", "LoaderOptions", "StreamingDataLoader"]
 
-BatchFormat = Literal["torch", "numpy", "arrow", "dict", "rows"]
+BatchFormat = Literal["torch", "numpy", "jax", "arrow", "dict", "rows"]
 
 _log = logging.getLogger("streaming_core.reader")
 # A worker has as many batches under way as it prefetches; the trainer holds the one it works on
@@ -109,6 +109,12 @@ class StreamingDataLoader(DataLoader[Any]):
                 "samples, and where a checkpoint goes on, depend on it; give both the same"
             )
             raise SchemaError(msg)
+        if self._transforms is not None and batch_size is None:
+            msg = (
+                "the data set has transforms, and a loader of single samples (batch_size=None) "
+                "cannot tell how many of these a row came from; give both the same batch_size"
+            )
+            raise SchemaError(msg)
 
     @property
     def num_samples_yielded(self) -> int:
@@ -161,7 +167,7 @@ class StreamingDataLoader(DataLoader[Any]):
         return iterator
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration begin `epoch`, unless it would begin or go on with a later one."""
+        """Let the next iteration begin `epoch`; see the data set's."""
         if hasattr(self.dataset, "set_epoch"):
             cast("Any", self.dataset).set_epoch(epoch)
 
@@ -188,6 +194,11 @@ class StreamingDataLoader(DataLoader[Any]):
         dataset = self.dataset
         return isinstance(dataset, IterableDataset) and callable(getattr(dataset, "batches", None))
 
+    @property
+    def _transforms(self) -> object:
+        """What the data set does to rows and batches, None if nothing."""
+        return getattr(self.dataset, "transforms", None) if self._is_streaming else None
+
     def _get_iterator(self) -> Any:  # noqa: ANN401 - torch's iterators are private
         if self.num_workers == 0:
             return InProcess(LoaderView(self, self._recipe(), None) if self._is_streaming else self)
@@ -208,12 +219,14 @@ class StreamingDataLoader(DataLoader[Any]):
 
     def _recipe(self) -> MadeByDataset | Collated:
         # Lightning and others make a loader anew from its attributes, and so name the default.
-        if self.batch_size is not None and is_default_collate(self.collate_fn):
+        collate = cast("Callable[[Any], Any]", self.collate_fn)
+        is_default = is_default_collate(collate)
+        if self.batch_size is not None and (is_default or self._transforms is not None):
             return MadeByDataset(
                 batch_format=self.batch_format,
                 ragged=self.ragged,
                 batch_size=self.batch_size,
                 drop_last=self.drop_last,
+                **({} if is_default else {"collate": collate}),
             )
-        collate = cast("Callable[[Any], Any]", self.collate_fn)
         return Collated(collate, self.batch_size, drop_last=self.drop_last)

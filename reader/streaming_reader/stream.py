@@ -15,9 +15,12 @@ import numpy as np
 
 from streaming_core._store import LocalStore, open_store
 from streaming_core.errors import SchemaError
-from streaming_reader._options import KeptOptions
+from streaming_reader._options import KeptOptions, KeptUrl
+from streaming_reader._reading import Reading, guarded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from streaming_core._store import StorageOptions
 
 __all__ = ["Stream", "StreamDefaults", "streams_registry", "user_cache"]
@@ -62,6 +65,19 @@ class Stream:
         storage_options: What the remote's store takes beyond the URL, such as credentials: names
             and values, or a function that returns them, which is called again when they have run
             out. They are in no checkpoint, and in no pickle but that of a starting worker.
+        format: What the files are if they are no shards with an index, such as `parquet`. A remote
+            that is a pattern (`s3://bucket/table/*.parquet`), a file or a list of files tells it
+            by its name. Tables are `iceberg` and `delta`; `hf` takes the files of a data set on the
+            Hugging Face Hub that its card names.
+        columns: Which columns of such files are read; all by default.
+        filters: Which rows of such files are read: a `pyarrow.compute` expression, or tuples such
+            as `[("x", ">", 3), ("y", "in", ["a", "b"])]`, of which all must hold; in a list of such
+            lists, all of one. Where that is not known, as of a missing value, a row is left out.
+        nulls: What becomes of values that such files lack: they are None (`none`), an error
+            (`error`), marked in a column of their own (`mask`), or filled with a value each.
+        format_options: What the format takes, such as `delimiter` of `csv`.
+        index: The file, or its URL, that holds the index of such files; `streaming-core index`
+            writes it. By default the one beside them is taken, or the files are looked at.
 
     Example:
         >>> stream = Stream(remote="/data/c4", local="/cache/c4", split="train", proportion=0.3)
@@ -72,7 +88,7 @@ class Stream:
     def __init__(  # noqa: PLR0913 - the reference's arguments
         self,
         *,
-        remote: str | os.PathLike[str] | None = None,
+        remote: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         local: str | os.PathLike[str] | None = None,
         split: str | None = None,
         proportion: float | None = None,
@@ -83,6 +99,12 @@ class Stream:
         validate_hash: str | None = None,
         keep_zip: bool | None = None,
         storage_options: StorageOptions | None = None,
+        format: str | None = None,
+        columns: Sequence[str] | None = None,
+        filters: object = None,
+        nulls: object = "none",
+        format_options: Mapping[str, Any] | None = None,
+        index: str | os.PathLike[str] | None = None,
     ) -> None:
         proportion = _number(proportion, "proportion")
         repeat = _number(repeat, "repeat")
@@ -110,11 +132,21 @@ class Stream:
             "keep_zip": keep_zip,
             "storage_options": KeptOptions.of(storage_options),
         }
+        self._said: dict[str, Any] = {
+            "format": format,
+            "columns": columns,
+            "filters": filters,
+            "nulls": nulls,
+            "options": guarded(format_options),
+            "index": _place(index, "index"),
+        }
         self._settings = self._resolve(StreamDefaults())
 
     def _resolve(self, defaults: StreamDefaults) -> StreamDefaults:
         known = {key: value for key, value in self._given.items() if value is not None}
         settings = replace(defaults, **known)
+        if settings.remote is not None:
+            settings = replace(settings, remote=KeptUrl.of(settings.remote))
         retry = _whole(settings.download_retry, "download_retry")
         timeout = _number(settings.download_timeout, "download_timeout")
         if retry < 0:
@@ -134,6 +166,19 @@ class Stream:
         return self
 
     @property
+    def reading(self) -> Reading | None:
+        """How to read data that nobody converted; None for shards with an index."""
+        return Reading.of(self.source, **self._said)
+
+    @property
+    def source(self) -> str | None:
+        """Where the data lies, the split included."""
+        place = KeptUrl.whole(self._settings.remote or self._settings.local or "")
+        if not place or not self.split:
+            return place or None
+        return KeptUrl.of(f"{place.rstrip('/')}/{self.split}")
+
+    @property
     def settings(self) -> StreamDefaults:
         """All settings, with the defaults applied."""
         return self._settings
@@ -146,7 +191,9 @@ class Stream:
     @property
     def local(self) -> str:
         """Where the shards are kept, without the split."""
-        return self._settings.local or str(user_cache(self._settings.remote or ""))
+        if self._settings.local:
+            return self._settings.local
+        return str(user_cache(KeptUrl.whole(self._settings.remote or "")))
 
     @property
     def split(self) -> str:
@@ -156,15 +203,20 @@ class Stream:
     @property
     def folder(self) -> Path:
         """The folder that holds the shards' files on this machine."""
+        if self.remote is None and self.reading is not None:
+            return user_cache(self.source or "")  # what is made of files is not put beside them
         return Path(self.local, self.split) if self.split else Path(self.local)
 
     @property
     def url(self) -> str | None:
         """The folder or URL that shards are fetched from; None if they are read in place."""
         remote = self.remote
+        if self.reading is not None:
+            return self.source
         if remote is None:
             return None
-        url = f"{remote.rstrip('/')}/{self.split}" if self.split else remote
+        remote = KeptUrl.whole(remote)
+        url = KeptUrl.of(f"{remote.rstrip('/')}/{self.split}" if self.split else remote)
         if "://" not in url and Path(url).resolve() == self.folder.resolve():
             return None
         return url
@@ -218,12 +270,17 @@ def _absolute(remote: str) -> str:
 
 
 def _place(value: object, name: str) -> str | None:
-    """Return a folder or URL as text."""
+    """Return a folder or URL as text, a list of files as the pattern that means them."""
     text: object = value
+    if isinstance(value, list | tuple) and name == "remote":
+        from streaming_core._virtual._patterns import names_pattern  # noqa: PLC0415 - rarely needed
+
+        each = [_place(one, "remote, a list,") for one in cast("Sequence[object]", value)]
+        return names_pattern([one or "" for one in each])
     if isinstance(value, os.PathLike):
         text = os.fspath(cast("os.PathLike[str]", value))
     if text is None or isinstance(text, str):
-        return text
+        return text if text is None else KeptUrl.of(text)
     msg = f"{name} must be a folder or URL as text, or a path, came {value!r}"
     raise SchemaError(msg)
 

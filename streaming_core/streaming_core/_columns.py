@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 import numpy as np
 
+from streaming_core._foreign import Foreign
 from streaming_core.errors import MissingColumnError, SchemaError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = [
     "Column",
     "Columns",
     "Fixed",
+    "Foreign",
     "Item",
     "Kind",
     "Objects",
@@ -246,7 +248,7 @@ class Objects:
         return Objects(self.values[start:stop])
 
 
-Column: TypeAlias = Fixed | Ragged | Objects
+Column: TypeAlias = Fixed | Ragged | Objects | Foreign
 
 
 @final

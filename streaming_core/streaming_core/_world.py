@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,7 +109,8 @@ class _Source:
     """What holds the ranks of a node; the first that is set counts."""
 
 
-_TORCHRUN = _Source("RANK", "WORLD_SIZE", ("LOCAL_WORLD_SIZE",))
+# DeepSpeed's launcher says the same, but for the last name.
+_TORCHRUN = _Source("RANK", "WORLD_SIZE", ("LOCAL_WORLD_SIZE", "LOCAL_SIZE"))
 _SLURM_STEP = _Source(
     "SLURM_PROCID",
     "SLURM_STEP_NUM_TASKS",
@@ -128,9 +130,10 @@ _OTHERS = (
 def detect_world(variables: Mapping[str, str] | None = None) -> World:
     """Return this process's place, asking nobody and starting nothing.
 
-    An initialised torch.distributed counts first, then what torchrun, SLURM, Open MPI and other
-    MPIs, and Horovod put into the environment; without any, this is the only rank. Where nothing
-    says how many ranks a node has, each rank counts as a node.
+    An initialised torch.distributed counts first, then a running function of Ray Train, then what
+    torchrun, DeepSpeed, SLURM, Open MPI and other MPIs, and Horovod put into the environment;
+    without any, this is the only rank. Where nothing says how many ranks a node has, each rank
+    counts as a node.
 
     Example:
         >>> detect_world({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}).node
@@ -147,6 +150,9 @@ def detect_world(variables: Mapping[str, str] | None = None) -> World:
             (n for s in sources for n in [_local_ranks(given, s)] if n and ranks % n == 0), 1
         )
         return World(rank, ranks, local)
+    ray = _ray_train()
+    if ray is not None:
+        return ray
     for source in sources:
         if source.rank in given and source.ranks in given:
             rank, ranks = _number(given, source.rank), _number(given, source.ranks)
@@ -171,6 +177,23 @@ def _process_group() -> tuple[int, int] | None:
     if torch is None or not torch.is_available() or not torch.is_initialized():
         return None
     return int(torch.get_rank()), int(torch.get_world_size())
+
+
+def _ray_train() -> World | None:
+    """Return this process's place in Ray Train, if it runs a training function; imports nothing."""
+    ray: Any = sys.modules.get("ray.train")
+    if ray is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            # Elsewhere Ray raises, or warns and says that there is one rank, by its version.
+            warnings.simplefilter("error")
+            context = ray.get_context()
+            rank, ranks = int(context.get_world_rank()), int(context.get_world_size())
+            local = int(context.get_local_world_size())
+    except Exception:  # noqa: BLE001 - whatever it raises, there is no such function
+        return None
+    return World(rank, ranks, local if ranks % local == 0 else 1)
 
 
 def _local_ranks(given: Mapping[str, str], source: _Source) -> int | None:

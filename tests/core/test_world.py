@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import warnings
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from streaming_core import World
 from streaming_core._world import detect_world
 from streaming_core.errors import SchemaError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _PLACES = {
     "torchrun": {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "1"},
+    "deepspeed": {
+        "RANK": "5",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "1",
+        "LOCAL_SIZE": "4",
+        "CROSS_RANK": "1",
+        "CROSS_SIZE": "2",
+    },
     "slurm step": {
         "SLURM_PROCID": "5",
         "SLURM_STEP_NUM_TASKS": "8",
@@ -95,3 +114,99 @@ def test_replication_must_divide(replication: int) -> None:
     """Otherwise some ranks would be left over."""
     with pytest.raises(SchemaError, match="replication"):
         World(0, 8, 4).replicated(replication)
+
+
+# --- Ray Train ------------------------------------------------------------------------------------
+
+
+class _Context:
+    """What Ray's context tells, or how it refuses."""
+
+    def __init__(self, rank: int, ranks: int, local: int, refusal: str = "") -> None:
+        self._told = rank, ranks, local
+        self._refusal = refusal
+
+    def _tell(self, at: int) -> int:
+        if self._refusal == "raises":
+            raise RuntimeError("`get_context` cannot be used outside of a training function")
+        if self._refusal == "warns":
+            warnings.warn("meant to only be called inside a function", stacklevel=2)
+        return self._told[at]
+
+    def get_world_rank(self) -> int:
+        return self._tell(0)
+
+    def get_world_size(self) -> int:
+        return self._tell(1)
+
+    def get_local_world_size(self) -> int:
+        return self._tell(2)
+
+
+def _ray(monkeypatch: pytest.MonkeyPatch, context: _Context) -> None:
+    module: Any = ModuleType("ray.train")
+    module.get_context = lambda: context
+    monkeypatch.setitem(sys.modules, "ray.train", module)
+
+
+def test_a_training_function_of_ray_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the environment, which may be that of whoever started the cluster."""
+    _ray(monkeypatch, _Context(5, 8, 4))
+    assert detect_world(_PLACES["slurm job"] | {"SLURM_PROCID": "0"}) == World(5, 8, 4)
+    _ray(monkeypatch, _Context(2, 3, 2))  # two nodes, of two and one
+    assert detect_world({}) == World(2, 3, 1)
+
+
+@pytest.mark.parametrize("refusal", ["raises", "warns"])
+def test_ray_elsewhere_does_not_count(monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
+    """It raises, or warns and says that there is one rank, by its version; nobody sees that."""
+    _ray(monkeypatch, _Context(0, 1, 1, refusal))
+    assert detect_world(_PLACES["torchrun"]) == World(5, 8, 4)
+    assert detect_world({}) == World()
+
+
+_LOOP = """
+import json, sys
+import ray
+from ray import train
+from streaming_core._world import detect_world
+
+def loop(config):
+    world = detect_world()
+    context = train.get_context()
+    assert world.rank == context.get_world_rank()
+    name = f"{config['out']}/{world.rank}.json"
+    open(name, "w").write(json.dumps([world.num_ranks, world.ranks_per_node]))
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+assert detect_world().num_ranks == 1
+if sys.argv[1] == "1":
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+else:
+    from ray.train.data_parallel_trainer import DataParallelTrainer
+DataParallelTrainer(
+    loop,
+    train_loop_config={"out": sys.argv[2]},
+    scaling_config=train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
+    run_config=train.RunConfig(storage_path=f"{sys.argv[2]}/ray"),
+).fit()
+"""
+
+
+@pytest.mark.parametrize("version", ["0", "1"])
+def test_real_training_functions_find_their_ranks(tmp_path: Path, version: str) -> None:
+    """Two of them, in either version of Ray Train; the driver is none."""
+    pytest.importorskip("ray")
+    script = tmp_path / "loop.py"
+    script.write_text(_LOOP)
+    done = subprocess.run(
+        [sys.executable, str(script), version, str(tmp_path)],
+        env={**os.environ, "RAY_TRAIN_V2_ENABLED": version},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    for rank in (0, 1):
+        assert json.loads((tmp_path / f"{rank}.json").read_text()) == [2, 2]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streaming_core._columns import Fixed, Ragged
+from streaming_core._columns import Fixed, Foreign, Ragged
 from streaming_core._extras import require
 from streaming_core.errors import SchemaError
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from streaming_core._columns import Column, Columns
 
 __all__ = ["to_arrow"]
+
+_LARGER: Final = 2
+_SMALL: Final = 1024
+"""Times and bytes by which a slice's buffers may be larger than the slice."""
 
 
 def to_arrow(columns: Columns) -> Any:  # noqa: ANN401 - a table of an optional dependency
@@ -50,6 +54,8 @@ def _arrow() -> Any:  # noqa: ANN401 - a module of an optional dependency
 
 def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional dependency
     arrow = _arrow()
+    if isinstance(column, Foreign):
+        return _alone(column.array)
     if isinstance(column, Fixed):
         return _nested(column.values)
     if not isinstance(column, Ragged):
@@ -61,6 +67,16 @@ def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional de
     kind = arrow.large_string() if column.kind == "str" else arrow.large_binary()
     data = arrow.py_buffer(column.elements)
     return arrow.Array.from_buffers(kind, len(column), [None, bounds, data])
+
+
+def _alone(array: Any) -> Any:  # noqa: ANN401 - an array of an optional dependency
+    """Return an array without what it is cut from, where that is much more than itself.
+
+    Samples are decoded many at a time, and a slice would take all of them along to a trainer.
+    """
+    if array.get_total_buffer_size() <= _LARGER * array.nbytes + _SMALL:
+        return array
+    return _arrow().concat_arrays([array, array[:0]])
 
 
 def _nested(values: NDArray[Any]) -> Any:  # noqa: ANN401 - an array of an optional dependency

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from streaming_core.errors import SchemaError
 from streaming_reader._batch._arrow import to_arrow
+from streaming_reader._batch._jax import to_jax
 from streaming_reader._batch._mixed import Mixed
 from streaming_reader._batch._numpy import RaggedForm, to_numpy
 from streaming_reader._batch._torch import to_torch
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchFormat", "as_format", "check_format", "to_dict"]
 
-BatchFormat: TypeAlias = Literal["torch", "numpy", "arrow", "dict", "rows"]
-"""What a batch is: a dict of tensors, of arrays or of lists, an Arrow table, or a list of dicts."""
+BatchFormat: TypeAlias = Literal["torch", "numpy", "jax", "arrow", "dict", "rows"]
+"""What a batch is: a dict of tensors, of arrays (two ways) or of lists, an Arrow table, or rows."""
 
 _FORMATS: Final = get_args(BatchFormat)
 _FORMS: Final = get_args(RaggedForm)
@@ -44,7 +45,7 @@ def check_format(format: str, ragged: str = "list") -> None:
 
 
 def as_format(columns: Batch, format: BatchFormat, ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - as the format says
-    """Return the samples in the format; `ragged` concerns torch and numpy only.
+    """Return the samples in the format; `ragged` concerns torch, numpy and jax only.
 
     Raises:
         SchemaError: There is no such format, or it cannot hold the values or differing columns.
@@ -60,6 +61,8 @@ def as_format(columns: Batch, format: BatchFormat, ragged: RaggedForm = "list") 
             return to_torch(columns, ragged)
         case "numpy":
             return to_numpy(columns, ragged)
+        case "jax":
+            return to_jax(columns, ragged)
         case "arrow":
             return to_arrow(columns)
         case "dict":

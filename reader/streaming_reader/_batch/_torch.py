@@ -26,6 +26,7 @@ def to_torch(columns: Columns, ragged: RaggedForm = "list") -> dict[str, Any]:
     Numbers and arrays alike become tensors without a copy where the columns own them; texts and
     bytes become lists; JSON values are collated as they are nested. Only `uint64` numbers, which
     torch refuses, come as tensors all the same.
+    Times become the numbers that they count.
     With `ragged` other than `"list"`, values of different length come as `Padded` or `Offsets` of
     tensors instead.
 
@@ -50,6 +51,13 @@ def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN4
         return _collate()(values) if values else values
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         kinds = sorted({type(value).__name__ for value in values})
+        if "NoneType" in kinds:
+            msg = (
+                f"column {name!r} has values that are missing, of which no tensor can be made. "
+                "Say what becomes of them where the stream is made: nulls={'column': value}, or "
+                "nulls='mask'; or leave the column out with columns=[...]"
+            )
+            raise SchemaError(msg) from error
         shapes = sorted({str(np.shape(value)) for value in values if hasattr(value, "shape")})
         msg = (
             f"column {name!r} cannot be collated by default: its values are of type "
@@ -60,6 +68,8 @@ def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN4
 
 
 def _tensor(values: NDArray[Any]) -> Any:  # noqa: ANN401 - a tensor of an optional dependency
+    if values.dtype.kind in "mM":  # torch knows no time: these count their unit
+        values = values.view(np.int64)
     # Torch knows no other byte order, and warns of memory that must not be written to.
     if not (values.flags.writeable and values.flags.aligned and values.dtype.isnative):
         values = np.array(values, values.dtype.newbyteorder("="))

@@ -7,6 +7,7 @@ from streaming_reader._cache._cache import ShardCache
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
 from streaming_reader._cache._locks import lock_file
+from streaming_reader._cache._made import Maker
 from streaming_reader._cache._mapped import touch_pages
 from streaming_reader._cache._pace import Pace
 from streaming_reader._cache._patience import last_sign
@@ -19,6 +20,7 @@ __all__ = [
     "CacheGroup",
     "CacheSettings",
     "Counts",
+    "Maker",
     "Pace",
     "ShardCache",
     "SharedArrays",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from streaming_reader._cache._filling import Made
     from streaming_reader._cache._group import CacheGroup, Held
     from streaming_reader._cache._ledger import Page
+    from streaming_reader._cache._made import Maker
 
 __all__ = ["ShardCache"]
 
@@ -66,7 +67,7 @@ class ShardCache:
     def __init__(
         self,
         table: ShardTable,
-        remote: Store | None,
+        remote: Store | Maker | None,
         folder: str | os.PathLike[str],
         settings: CacheSettings | None = None,
         group: CacheGroup | None = None,

@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming_core._store import Retry
+from streaming_core._store import Retry, Store
 from streaming_core.errors import (
     ObjectNotFoundError,
     ShardCorruptError,
@@ -20,6 +20,7 @@ from streaming_core.errors import (
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._locks import FileHandle
+from streaming_reader._cache._made import made
 from streaming_reader._cache._mapped import content_digest, hold
 from streaming_reader._cache._places import file_stamp
 from streaming_reader._cache._shelf import combined, file_pairs
@@ -33,11 +34,11 @@ from streaming_reader._cache._transfer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from streaming_core._index import FileInfo, FileRole, ShardInfo
-    from streaming_core._store import Store
     from streaming_reader._cache._inspector import Known
+    from streaming_reader._cache._made import Maker
     from streaming_reader._cache._pace import Pace
     from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._settings import CacheSettings
@@ -68,7 +69,7 @@ class Filler:
     def __init__(
         self,
         shelf: Shelf,
-        remote: Store | None,
+        remote: Store | Maker | None,
         settings: CacheSettings,
         known: Known,
         pace: Pace,
@@ -125,10 +126,11 @@ class Filler:
             parts.append((self._part_path(job, pair.role), pair.raw.basename))
             digests.append(self._filled(job, pair, handle, zip_part))
         parts.reverse()  # the data file appears last: with it the shard is complete
-        changed = 0
+        changed = size = 0
         for handle in handles:
-            changed = combined(changed, os.fstat(handle.number).st_mtime_ns)
-        size = sum(pair.raw.bytes for pair in pairs)
+            state = os.fstat(handle.number)
+            changed = combined(changed, state.st_mtime_ns)
+            size += state.st_size
         size += sum(pair.zip.bytes for pair in pairs if pair.zip and self._keeps_zip)
         digest = content_digest(digests)
         entry = Entry(State.PRESENT, size, time.time_ns(), changed, digest)
@@ -204,7 +206,7 @@ class Filler:
             raise self.no_source(job.info)
         wrong = 0
         while True:
-            pieces = received(line, pair.stored, self._known.check(pair.stored))
+            pieces = self._coming(line, job.info, pair)
             try:
                 source = pieces if zip_part is None else teed(pieces, zip_part.number)
                 return self._written(job.info, pair, handle, source)
@@ -221,6 +223,14 @@ class Filler:
                     raise _failure(job.info, pair, line, error) from error
             finally:
                 pieces.close()
+
+    def _coming(self, line: Line, info: ShardInfo, pair: FilePair) -> Generator[memoryview]:
+        remote = self._remote
+        if isinstance(remote, Store):
+            return received(line, remote, pair.stored, self._known.check(pair.stored))
+        if remote is None:
+            raise self.no_source(info)
+        return made(line, remote, pair.raw)
 
     def _filled_from_zip(
         self, job: _Job, pair: FilePair, packed: FileInfo, handle: FileHandle
@@ -297,10 +307,10 @@ class _Job(NamedTuple):
 def _failure(info: ShardInfo, pair: FilePair, line: Line, error: Exception) -> ShardFetchError:
     what = "wrong each time" if isinstance(error, ShardCorruptError) else "not to be had"
     return ShardFetchError(
-        f"shard {info.index}, {pair.stored.basename} from {line.store.url}: {what}, after "
+        f"shard {info.index}, {pair.stored.basename} from {line.url}: {what}, after "
         f"{line.requests} request(s) for this shard; the last error: {error}",
         shard=info.index,
         basename=pair.stored.basename,
-        url=line.store.url,
+        url=line.url,
         attempts=line.requests,
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming_core._read import FileCheck
     from streaming_core._store import Retry, Store
     from streaming_reader._cache._counts import Counts
+    from streaming_reader._cache._made import Maker
     from streaming_reader._cache._pace import Pace
     from streaming_reader._cache._patience import Patience
 
@@ -50,13 +51,13 @@ class Line:
         "counts",
         "patience",
         "requests",
-        "store",
         "timeout",
+        "url",
     )
 
     def __init__(
         self,
-        store: Store,
+        store: Store | Maker,
         retry: Retry,
         timeout: float,
         patience: Patience,
@@ -68,7 +69,8 @@ class Line:
 
         `patience` is renewed whenever something comes.
         """
-        self.store = store
+        self.url = store.url
+        """Where requests go, without secrets."""
         self.timeout = timeout
         self.patience = patience
         self.counts = counts
@@ -111,7 +113,7 @@ class Line:
         self.counts.retries += 1
 
 
-def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryview]:
+def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Generator[memoryview]:
     """Yield the bytes of a stored file, never more than its size; `check` has judged them all.
 
     A stream that breaks is gone on with from the byte it reached, if the store says that it is
@@ -126,7 +128,7 @@ def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryvi
     while True:
         began, start, is_mixed = line.begin(), check.size, False
         try:
-            pieces = line.store.stream(file.basename, start=start, max_bytes=file.bytes)
+            pieces = store.stream(file.basename, start=start, max_bytes=file.bytes)
             flow = Flow(line.timeout)
             with closing(pieces):
                 for piece in pieces:
@@ -139,13 +141,13 @@ def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryvi
                     check.update(piece)
                     line.came(len(piece))
                     if check.size > file.bytes:
-                        raise check.wrong_size(None, line.store.url)
+                        raise check.wrong_size(None, line.url)
                     yield piece
                     if check.size < file.bytes and not flow.is_enough(len(piece)):
                         raise _too_slow(line, file)
             break
         except ObjectTooLargeError as error:
-            raise check.wrong_size(None, line.store.url) from error
+            raise check.wrong_size(None, line.url) from error
         except RangeError as error:
             raise _replaced(line, file) from error  # it has not even as many bytes
         except StoreError as error:
@@ -153,7 +155,7 @@ def received(line: Line, file: FileInfo, check: FileCheck) -> Generator[memoryvi
             if is_mixed or not can_go_on:
                 raise
             line.failed(error, brought=check.size - start, began=began)
-    check.finish(line.store.url)
+    check.finish(line.url)
 
 
 def _is_mixed(before: str, now: str, start: int, check: FileCheck) -> bool:
@@ -165,14 +167,14 @@ def _is_mixed(before: str, now: str, start: int, check: FileCheck) -> bool:
 
 def _replaced(line: Line, file: FileInfo) -> StoreError:
     return StoreError(
-        f"stream {file.basename!r} in {line.store.url}: the object was replaced while it was read; "
+        f"stream {file.basename!r} in {line.url}: the object was replaced while it was read; "
         "it is read anew"
     )
 
 
 def _too_slow(line: Line, file: FileInfo) -> StoreError:
     return StoreError(
-        f"stream {file.basename!r} in {line.store.url}: less than {LEAST_RATE:.0f} bytes a second "
+        f"stream {file.basename!r} in {line.url}: less than {LEAST_RATE:.0f} bytes a second "
         f"came for {line.timeout:g} seconds; raise the download timeout if the line is that slow"
     )
 

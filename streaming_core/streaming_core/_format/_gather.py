@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streaming_core._columns import Columns, keep_freed_memory
+from streaming_core._format._arrow import ArrowShard, gather_arrow, no_arrow
 from streaming_core._format._mds import MDSShard, columns_of, gather_mds, no_mds
+from streaming_core._format._merge import merged
 from streaming_core._format._parts import Parts
 from streaming_core._format._text import TextShard, gather_text, no_text, text_columns
 from streaming_core.errors import MissingColumnError
@@ -13,7 +17,6 @@ from streaming_core.errors import MissingColumnError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from streaming_core._format._shard import Shard
@@ -70,7 +73,10 @@ def gather(
         if known and all(shard.encodings == encodings for shard in text):
             chosen = list(encodings) if names is None else names
             return gather_text(Parts(text, which, rows), encodings, chosen)
-    return _by_row(Parts(shards, which, rows), names)
+    made = [shard for shard in shards if isinstance(shard, ArrowShard)]
+    if made and len(made) == len(shards):
+        return gather_arrow(Parts(made, which, rows), names, copy=copy)
+    return _by_kind(shards, which, rows, names) or _by_row(Parts(shards, which, rows), names)
 
 
 def gather_none(schema: ShardSchema) -> Columns:
@@ -82,9 +88,33 @@ def gather_none(schema: ShardSchema) -> Columns:
         >>> columns["a"].values
         array([], dtype=int64)
     """
+    if schema.is_made:
+        return no_arrow(schema)
     if schema.format == "mds":
         return no_mds(columns_of(schema))
     return no_text(text_columns(schema).columns)
+
+
+def _by_kind(
+    shards: Sequence[Shard],
+    which: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    names: Sequence[str] | None,
+) -> Columns | None:
+    """Gather shards of each kind by themselves; None if there is but one, or columns differ."""
+    kinds = [type(shard) for shard in shards]
+    if len(set(kinds)) == 1 or not len(which):
+        return None
+    shares: list[tuple[NDArray[np.int64], Columns]] = []
+    for kind in dict.fromkeys(kinds):
+        mine = [at for at, other in enumerate(kinds) if other is kind]
+        number = np.full(len(shards), -1)
+        number[mine] = np.arange(len(mine))
+        own = number.take(which)
+        places = np.flatnonzero(own >= 0)
+        some = [shards[at] for at in mine]
+        shares.append((places, gather(some, own[places], rows[places], names)))
+    return merged(shares, len(which))
 
 
 def _by_row(parts: Parts[Shard], names: Sequence[str] | None) -> Columns:

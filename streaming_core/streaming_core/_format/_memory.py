@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -64,6 +64,19 @@ class Memory:
         for row, value in zip(out, self.cut(starts, sizes), strict=True):
             row[:] = np.frombuffer(value, np.uint8)
         return out
+
+    def numbers(self, starts: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an own array of the numbers at these addresses, all of which are aligned.
+
+        Several times as fast as `pick`, for which any byte may be the first.
+        """
+        first = -self._base % dtype.itemsize
+        count = max(0, self._size - first) // dtype.itemsize
+        raw = np.asarray(_Raw(self._base + first, (count * dtype.itemsize,), 1))
+        taken: NDArray[Any] = raw.view(dtype).take(
+            (starts - (self._base + first)) // dtype.itemsize
+        )
+        return taken
 
     def cut(self, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[memoryview]:
         """Return views of the `sizes` bytes at each address; they do not keep the arrays alive."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming_core._format._arrow import open_arrow_shard
 from streaming_core._format._mds import MDSShard
 from streaming_core._format._text import open_text_shard
 from streaming_core.errors import ShardSizeError
@@ -30,6 +31,8 @@ def open_shard(
         ShardCorruptError: The bytes do not follow the format or the index; names shard and byte.
         UnsafeEncodingError: A column's decoding can run code, and `allow_unsafe` is not given.
     """
+    if info.schema.is_made:
+        return open_arrow_shard(info, files["raw"])
     _check_size(info.raw, files["raw"])
     if info.raw_meta is None:
         return MDSShard(info, files["raw"], allow_unsafe=allow_unsafe)

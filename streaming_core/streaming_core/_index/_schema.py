@@ -7,9 +7,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["ENTRY_KEYS", "FORMATS", "META_FORMATS", "VERSION", "ShardFormat", "ShardSchema"]
 
-ShardFormat: TypeAlias = Literal["mds", "json", "xsv", "csv", "tsv"]
+ShardFormat: TypeAlias = Literal["mds", "json", "xsv", "csv", "tsv", "arrow"]
 
 FORMATS: Final[tuple[ShardFormat, ...]] = ("mds", "json", "xsv", "csv", "tsv")
+MADE_FORMAT: Final = "arrow"
+"""Of virtual shards, whose files are made here from data of another kind; no document has it."""
 META_FORMATS: Final = frozenset({"json", "xsv", "csv", "tsv"})
 """Formats whose offsets lie in a second file, the meta file."""
 VERSION: Final = 2
@@ -64,6 +66,11 @@ class ShardSchema:
     def has_meta(self) -> bool:
         """Whether each shard has a meta file beside its data file."""
         return self.format in META_FORMATS
+
+    @property
+    def is_made(self) -> bool:
+        """Whether files are made on this machine, so that no index knows their exact sizes."""
+        return self.format == MADE_FORMAT
 
     def document(self) -> dict[str, Any]:
         """Return the schema's keys as an entry of the document has them, in fresh containers."""

@@ -22,11 +22,22 @@ from streaming_core.cli._console import (
     reported,
 )
 from streaming_core.cli._describe import inspect_place
+from streaming_core.cli._index_files import (
+    IndexSettings,
+    check_index,
+    parse_pairs,
+    write_index,
+)
 from streaming_core.cli._join import join_parts
 from streaming_core.cli._place import data_store, load_table
 from streaming_core.cli._rebuild import FixOptions, fix_index
 from streaming_core.cli._render import facts, print_inspection
-from streaming_core.cli._render_report import print_fix, print_report, print_sample
+from streaming_core.cli._render_report import (
+    print_fix,
+    print_index,
+    print_report,
+    print_sample,
+)
 from streaming_core.cli._rows import iterate_rows
 from streaming_core.cli._values import json_value
 from streaming_core.cli._verify import Report, verify_place
@@ -43,9 +54,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Look at data sets, check them, mend their index, join them.",
+    help="Look at data sets, check them, mend their index, join them; index data that is there.",
     epilog="Credentials for a URL come from the environment, as its service's own tools take them. "
-    "Exit codes: 0 all is well; 1 the data is not (verify); 2 it could not be done.",
+    "Exit codes: 0 all is well; 1 the data is not (verify, index --check); 2 it could not be done.",
 )
 
 Place = Annotated[
@@ -86,7 +97,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Look at data sets, check them, mend their index, join them."""
+    """Look at data sets, check them, mend their index, join them; index data that is there."""
     del version
     DEBUG.set(debug)
 
@@ -259,3 +270,66 @@ def merge(
         ("samples", f"{joined.num_samples:,}"),
     ]
     Console(highlight=False).print(facts(rows))
+
+
+@app.command("index")
+@reported
+def index(
+    place: Annotated[
+        str,
+        typer.Argument(metavar="DIR_OR_URL", help="Folder, file or pattern, such as 'd/**/*.csv'."),
+    ],
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="What the files are; by default their names tell it."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the format; repeatable."),
+    ] = None,
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--storage-option",
+            metavar="NAME=VALUE",
+            help="An option of the store; others see it in the list of processes, so that secrets "
+            "better come from the environment.",
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Keep the index there, not beside the data; Stream(index=FILE) reads it.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say what changed since; exits with 1 if anything did."),
+    ] = False,
+    as_json: AsJSON = False,
+) -> None:
+    """Index files of other formats, so that training need not list or look at them.
+
+    Run again it looks at what is new only; format and options are then those of the index that is
+    there.
+    """
+    settings = IndexSettings(
+        format=format_,
+        options=parse_pairs(option or (), "--option", as_json=True),
+        storage_options=parse_pairs(storage_option or (), "--storage-option", as_json=False)
+        or None,
+        out=out,
+    )
+    if check:
+        report = check_index(place, settings)
+    else:
+        with progress_bar("index") as advance:
+            report = write_index(place, settings, advance)
+    if as_json:
+        print_json(document(report))
+    else:
+        print_index(report)
+    if not report.is_current:
+        raise typer.Exit(NOT_OK)

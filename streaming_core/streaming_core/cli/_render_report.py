@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming_core.cli._check import Finding
+    from streaming_core.cli._index_files import IndexReport
     from streaming_core.cli._rebuild import FixReport
     from streaming_core.cli._verify import Report
 
-__all__ = ["print_fix", "print_report", "print_sample"]
+__all__ = ["print_fix", "print_index", "print_report", "print_sample"]
 
 _MAX_FINDINGS: Final = 100
 _VALUE_WIDTH: Final = 240
 _WHERE_WIDTH: Final = 40
+_MAX_NAMES: Final = 20
 
 
 def print_sample(number: int, shard: int, sample: Mapping[str, Any], *, full: bool) -> None:
@@ -102,3 +104,28 @@ def _findings(what: str, findings: Sequence[Finding]) -> Table:
         rest = f"… and {len(findings) - _MAX_FINDINGS:,} more; --json lists all"
         table.add_row(*[""] * (3 if with_shard else 2), text(rest))
     return table
+
+
+def print_index(report: IndexReport) -> None:
+    """Print what `index` found, names of files that changed first."""
+    console = Console(highlight=False)
+    changes = (("added", report.added), ("removed", report.removed), ("replaced", report.replaced))
+    for what, names in changes:
+        for name in names[:_MAX_NAMES]:
+            console.print(text(f"{what}  {name}"), soft_wrap=True)
+        if len(names) > _MAX_NAMES:
+            console.print(text(f"{what}  and {len(names) - _MAX_NAMES:,} more"))
+    verdict = report.action if report.is_current else "not what is there"
+    if report.action == "checked" and report.is_current:
+        verdict = "up to date"
+    rows = [
+        ("data", report.url),
+        ("index", report.index),
+        ("state", f"{verdict}, {format_bytes(report.index_bytes)}"),
+        ("format", report.format),
+        ("files", f"{report.num_files:,} ({format_bytes(report.num_bytes)})"),
+        ("rows", f"{report.num_rows:,}"),
+        ("units", f"{report.num_units:,}"),
+    ]
+    rows += [(what, f"{len(names):,} files") for what, names in changes if names]
+    console.print(facts(rows))

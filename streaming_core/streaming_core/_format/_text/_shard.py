@@ -29,8 +29,8 @@ def text_columns(schema: ShardSchema) -> JSONColumns | XSVColumns:
     newline = "\n" if schema.newline is None else schema.newline
     if schema.format == "json":
         return JSONColumns(columns, newline=newline)
-    if schema.format == "mds":
-        msg = "format 'mds' is no text format; wanted json, xsv, csv or tsv"
+    if schema.format == "mds" or schema.format == "arrow":  # noqa: PLR1714 - types follow this form
+        msg = f"format {schema.format!r} is no text format; wanted json, xsv, csv or tsv"
         raise SchemaError(msg)
     return XSVColumns(columns, format=schema.format, separator=schema.separator, newline=newline)
 

@@ -1,0 +1,125 @@
+"""What a user does to rows and batches on their way to the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+from streaming_core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["BatchTransform", "RowFilter", "RowTransform", "Transforms"]
+
+RowTransform: TypeAlias = Callable[[Any], Any]
+"""From a row to a row, or to a list or an iterator of as many rows as there shall be."""
+RowFilter: TypeAlias = Callable[[Any], bool]
+"""Tells whether a row is wanted."""
+BatchTransform: TypeAlias = Callable[[Any], Any]
+"""From a finished batch to what the trainer is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """What is done to rows and batches, in the process that reads them.
+
+    Where they travel to workers that are not forked, all functions must be picklable.
+
+    Example:
+        >>> def halves(row):
+        ...     yield {"x": row["x"] / 2}
+        ...     yield {"x": row["x"] / 2}
+        >>> wanted = Transforms.of(filter=lambda row: row["x"] > 1, transform=halves)
+        >>> wanted.rows([{"x": 1}, {"x": 3}])
+        [{'x': 1.5}, {'x': 1.5}]
+    """
+
+    keep: RowFilter | None = None
+    """Which rows are wanted, asked before anything is done to them."""
+    steps: tuple[RowTransform, ...] = ()
+    """What is done to each row, one after the other."""
+    batch: BatchTransform | None = None
+    """What is done to each batch."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        transform: RowTransform | Sequence[RowTransform] | None = None,
+        filter: RowFilter | None = None,  # noqa: A002 - what everybody calls it
+        batch_transform: BatchTransform | None = None,
+    ) -> Self | None:
+        """Return them, or None if there are none; `SchemaError` names what is no function."""
+        given: object = () if transform is None else transform
+        if not callable(given) and not isinstance(given, list | tuple):
+            msg = f"transform must be a function or a list of functions, came {given!r:.80}"
+            raise SchemaError(msg)
+        steps = (given,) if callable(given) else tuple(cast("Sequence[RowTransform]", given))
+        named: dict[str, object] = {f"transform[{at}]": step for at, step in enumerate(steps)}
+        named |= {} if filter is None else {"filter": filter}
+        named |= {} if batch_transform is None else {"batch_transform": batch_transform}
+        for name, function in named.items():
+            if not callable(function):
+                msg = f"{name} must be a function, came {function!r:.80}"
+                raise SchemaError(msg)
+        return cls(filter, steps, batch_transform) if named else None
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether single rows are looked at, and not only whole batches."""
+        return self.keep is not None or bool(self.steps)
+
+    def rows(self, rows: Iterable[Any]) -> list[Any]:
+        """Return what becomes of some rows; what a function raises is noted to come from there.
+
+        Raises:
+            SchemaError: A transform returned nothing.
+        """
+        if self.keep is not None:
+            rows = [row for row in rows if _call(self.keep, row)]
+        for step in self.steps:
+            made: list[Any] = []
+            for row in rows:
+                _add(made, step, row)
+            rows = made
+        return rows if isinstance(rows, list) else list(rows)
+
+
+def _add(made: list[Any], step: RowTransform, row: Any) -> None:  # noqa: ANN401 - any row
+    result = _call(step, row)
+    if result is None:
+        msg = (
+            f"the transform {_name(step)} returned None for a row; return the row, or leave rows "
+            "out with filter=..., or by returning an empty list"
+        )
+        raise SchemaError(msg)
+    if not isinstance(result, list | Iterator):
+        made.append(result)
+        return
+    try:
+        made.extend(cast("Iterable[Any]", result))
+    except Exception as error:
+        _note(error, step, row)
+        raise
+
+
+def _call(step: Callable[[Any], Any], row: Any) -> Any:  # noqa: ANN401 - any row
+    try:
+        return step(row)
+    except Exception as error:
+        _note(error, step, row)
+        raise
+
+
+def _note(error: Exception, step: Callable[[Any], Any], row: Any) -> None:  # noqa: ANN401 - any row
+    what = type(row).__name__
+    if isinstance(row, dict):
+        what = f"the columns {sorted(map(str, cast('dict[object, object]', row)))}"
+    error.add_note(f"raised by the transform {_name(step)}, given a row of {what:.200}")
+
+
+def _name(step: object) -> str:
+    name: str = getattr(step, "__qualname__", type(step).__qualname__)
+    return name

@@ -1,0 +1,192 @@
+"""Many rows of Arrow shards at once, by column: numbers by address, all else by Arrow's `take`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from streaming_core._columns import Column, Columns, Fixed, Ragged
+from streaming_core._extras import require
+from streaming_core._foreign import Foreign, block_of, block_type
+from streaming_core._format._memory import Memory
+from streaming_core.errors import MissingColumnError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from streaming_core._format._arrow._shard import ArrowShard
+    from streaming_core._format._arrow._types import Plain
+    from streaming_core._format._parts import Parts
+    from streaming_core._index import ShardSchema
+
+__all__ = ["gather_arrow", "no_arrow"]
+
+_NUMBERS: Final = "iuf"
+
+
+def gather_arrow(
+    parts: Parts[ArrowShard], names: Sequence[str] | None, *, copy: bool = True
+) -> Columns:
+    """Return the columns `names`, all by default, of the samples of `parts`.
+
+    Without `copy`, rows that lie side by side in one shard may come as read-only views of it.
+
+    Raises:
+        SchemaError: The shards have different columns.
+        MissingColumnError: A name is none of them.
+    """
+    first = parts.shards[0]
+    schema = first.batch.schema
+    if any(not shard.batch.schema.equals(schema) for shard in parts.shards[1:]):
+        msg = "the shards have different columns, so that their rows form no batch"
+        raise SchemaError(msg)
+    for name in names or ():
+        if name not in first.names:
+            known = ", ".join(map(repr, first.names))
+            msg = f"no column {name!r}; the shards have {known}"
+            raise MissingColumnError(msg)
+    run = _run(parts)
+    picked = _Picked(parts)
+    found: dict[str, Column] = {}
+    for name in names or first.names:
+        blocks = [shard.columns[name] for shard in parts.shards]
+        if any(block is None for block in blocks):
+            found[name] = picked.column(name) if run is None else _of_run(first, name, run, copy)
+            continue
+        plain = blocks[0]
+        if plain is None:
+            raise AssertionError
+        if run is not None:
+            block = plain.values[run]
+            found[name] = plain.fixed(block.copy() if copy else block)
+            continue
+        found[name] = plain.fixed(_gathered(parts, [block for block in blocks if block]))
+    return Columns(parts.length, found)
+
+
+def no_arrow(schema: ShardSchema) -> Columns:
+    """Return the columns of no rows, with their types."""
+    arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
+    pairs = zip(schema.column_names, schema.column_encodings, strict=True)
+    return Columns(0, {n: column_of(arrow.array([], _type_of(arrow, text))) for n, text in pairs})
+
+
+def _type_of(arrow: Any, text: str) -> Any:  # noqa: ANN401 - of an optional dependency
+    """Return the type of that name; those of nested ones say nothing without a value."""
+    try:
+        return arrow.type_for_alias(text)
+    except ValueError:
+        return arrow.null()
+
+
+def column_of(values: Any) -> Column:  # noqa: ANN401 - an Arrow array
+    """Return an Arrow array as a column, its memory shared where it can be."""
+    types = require("pyarrow.types", extra="parquet", purpose="data that is not MDS")
+    kind = values.type
+    if values.null_count:
+        return Foreign(values)
+    block = block_type(kind)
+    if block is not None:
+        found = block_of(values)
+        return Foreign(values) if found is None else Fixed(found, block.item)
+    if types.is_large_string(kind) or types.is_large_binary(kind):
+        _, offsets, data = values.buffers()
+        raw = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        is_text = types.is_large_string(kind)
+        return Ragged(raw, _bounds(offsets, values), "str" if is_text else "bytes")
+    if types.is_large_list(kind):
+        inner, elements = block_type(kind.value_type), values.values
+        is_number = inner is not None and not inner.shape and inner.dtype.kind in _NUMBERS
+        if is_number and inner is not None and not elements.null_count:
+            raw = _raw(elements, inner.dtype)
+            bounds = _bounds(values.buffers()[1], values) * inner.dtype.itemsize
+            return Ragged(raw, bounds, "array", inner.dtype)
+    return Foreign(values)
+
+
+def _raw(elements: Any, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ANN401 - an Arrow array
+    buffer = elements.buffers()[1]
+    if buffer is None:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(buffer, np.uint8)[elements.offset * dtype.itemsize :]
+
+
+def _bounds(offsets: Any, values: Any) -> NDArray[np.int64]:  # noqa: ANN401 - an Arrow buffer and array
+    if offsets is None or not len(values):
+        return np.zeros(1, np.int64)
+    return np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
+
+
+def _gathered(parts: Parts[ArrowShard], blocks: Sequence[Plain]) -> NDArray[Any]:
+    """Return the values of all rows, whichever shard each is of."""
+    values, width = blocks[0].values, blocks[0].width
+    if len(blocks) == 1:
+        return values.take(parts.rows, axis=0)
+    addresses = np.array([block.address for block in blocks], np.int64)
+    memory = Memory(addresses.tolist(), [block.values.nbytes for block in blocks])
+    starts = parts.rows * width
+    starts += addresses.take(parts.which)
+    if values.ndim == 1 and not (addresses % width).any():
+        return memory.numbers(starts, values.dtype)
+    shape = (parts.length, *values.shape[1:])
+    return memory.pick(starts, width).view(values.dtype).reshape(shape)
+
+
+def _of_run(shard: ArrowShard, name: str, run: slice, copy: bool) -> Column:  # noqa: FBT001 - as above
+    values = shard.batch.column(name)[run]
+    column = column_of(values)
+    if not copy:
+        return column
+    if isinstance(column, Ragged):
+        start, stop = int(column.offsets[0]), int(column.offsets[-1])
+        own = column.data[start:stop].copy()
+        return Ragged(own, column.offsets - start, column.kind, column.dtype)
+    arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
+    return column_of(values.take(arrow.array(np.arange(len(values)))))
+
+
+def _run(parts: Parts[ArrowShard]) -> slice | None:
+    """Return the rows where they lie side by side in one shard, in order."""
+    if len(parts.shards) != 1 or not parts.length:
+        return None
+    first, last = int(parts.rows[0]), int(parts.rows[-1])
+    if last - first != parts.length - 1 or (np.diff(parts.rows) != 1).any():
+        return None
+    return slice(first, last + 1)
+
+
+class _Picked:
+    """Takes rows from several shards; what that needs is worked out once for all columns."""
+
+    __slots__ = ("_back", "_by_shard", "_parts")
+
+    def __init__(self, parts: Parts[ArrowShard]) -> None:
+        self._parts = parts
+        self._by_shard: list[tuple[ArrowShard, Any]] | None = None
+        self._back: Any = None
+
+    def column(self, name: str) -> Column:
+        """Return one column, in the order wanted."""
+        return column_of(self._taken(name))
+
+    def _taken(self, name: str) -> Any:  # noqa: ANN401 - an Arrow array
+        arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
+        if self._by_shard is None:
+            places: list[NDArray[np.int64]] = []
+            self._by_shard = []
+            for shard, mine in self._parts.by_shard():
+                places.append(mine)
+                self._by_shard.append((shard, arrow.array(self._parts.rows[mine])))
+            if len(places) > 1:
+                back = np.empty(self._parts.length, np.int64)
+                back[np.concatenate(places)] = np.arange(self._parts.length)
+                self._back = arrow.array(back)
+        if not self._by_shard:
+            return self._parts.shards[0].batch.column(name).slice(0, 0)
+        each = [shard.batch.column(name).take(rows) for shard, rows in self._by_shard]
+        if len(each) == 1:
+            return each[0]
+        return arrow.concat_arrays(each).take(self._back)

@@ -1,0 +1,135 @@
+"""Looking at all files, many at once; those that were looked at before are not looked at again."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from streaming_core._store import Retry
+from streaming_core._virtual._index import IndexBuilder, VirtualIndex
+from streaming_core._virtual._kinds import open_kind
+from streaming_core._virtual._model import SourceReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from streaming_core._store import Store
+    from streaming_core._virtual._model import Scan, SourceFile
+
+__all__ = ["Changes", "build_index", "changes_since", "in_order"]
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_AT_A_TIME: Final = 32
+_AHEAD: Final = 4
+"""For each thread, so that one slow item holds up no other for long."""
+_TRIES: Final = 4
+
+
+def build_index(
+    store: Store,
+    files: Sequence[SourceFile],
+    kind_name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    pattern: str = "",
+    known: VirtualIndex | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> VirtualIndex:
+    """Return the index of `files`, which lie in `store` and are those that `pattern` means.
+
+    Of those that `known` has, in the same version, nothing is read. `progress` is told how many
+    files are done, from time to time.
+
+    Raises:
+        SourceFormatError: A file is none of this format.
+        StoreError: The store failed, after all tries.
+    """
+    kind = open_kind(kind_name, options)
+    before = _known_files(known, kind_name, options or {})
+    beside: dict[str, bytes] = {}
+
+    def look(file: SourceFile) -> Scan:
+        return Retry(_TRIES).call(lambda: kind.scan(SourceReader(store, file, beside)))
+
+    scans = in_order(look, [file for file in files if file not in before])
+    builder = IndexBuilder(kind_name, options or {}, pattern=pattern, known=known)
+    for done, file in enumerate(files, 1):
+        at = before.get(file)
+        if at is None:
+            builder.add(file, next(scans))
+        else:
+            builder.copy(at)
+        if progress is not None:
+            progress(done)
+    return builder.finish()
+
+
+def in_order(
+    act: Callable[[_T], _R], items: Iterable[_T], *, at_a_time: int = _AT_A_TIME
+) -> Iterator[_R]:
+    """Yield what `act` returns for each item, in order, some at a time; an error ends it.
+
+    No more results wait to be taken than a few for each thread.
+    """
+    coming = iter(items)
+    first = list(islice(coming, 2))
+    if len(first) < 2:  # noqa: PLR2004 - nothing to do side by side
+        yield from map(act, first)
+        return
+    pool = ThreadPoolExecutor(at_a_time, "streaming-index")
+    try:
+        tasks: deque[Future[_R]] = deque(pool.submit(act, item) for item in first)
+        tasks.extend(pool.submit(act, item) for item in islice(coming, _AHEAD * at_a_time))
+        while tasks:
+            yield tasks.popleft().result()
+            tasks.extend(pool.submit(act, item) for item in islice(coming, 1))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of files since they were indexed; names in order."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Of other size or version."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.replaced)
+
+
+def changes_since(known: VirtualIndex, files: Iterable[SourceFile]) -> Changes:
+    """Return how `files`, which are there now, differ from those of an index. Pure.
+
+    Where a version is not known, a file of the same size counts as the same.
+    """
+    before = {key: at for at, key in enumerate(known.keys)}
+    added: list[str] = []
+    replaced: list[str] = []
+    for file in files:
+        at = before.pop(file.key, None)
+        if at is None:
+            added.append(file.key)
+            continue
+        then = known.etags[at]
+        if int(known.sizes[at]) != file.size or (then and file.etag and then != file.etag):
+            replaced.append(file.key)
+    return Changes(tuple(sorted(added)), tuple(sorted(before)), tuple(sorted(replaced)))
+
+
+def _known_files(
+    known: VirtualIndex | None, kind: str, options: Mapping[str, Any]
+) -> dict[SourceFile, int]:
+    """Return where the files of an earlier index stand in it, if it was made in the same way."""
+    if known is None or known.kind != kind or dict(known.options) != dict(options):
+        return {}
+    files = (known.file(at) for at in range(known.num_files))
+    # Without a version a file of the same size may be another.
+    return {file: at for at, file in enumerate(files) if file.etag}

@@ -1,0 +1,215 @@
+"""Parquet: a unit is a row group, some small ones together, or a part of a large one."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming_core._extras import require
+from streaming_core._virtual._kinds._parquet_bounds import group_bounds, plain_leaves
+from streaming_core._virtual._kinds._sparse_file import SparseFile
+from streaming_core._virtual._model import (
+    Bounds,
+    Kind,
+    Piece,
+    Scan,
+    SourceFile,
+    SourceReader,
+    Unit,
+)
+from streaming_core.errors import SourceFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Parquet"]
+
+_MAGIC: Final = b"PAR1"
+_ENCRYPTED: Final = b"PARE"
+_TAIL_BYTES: Final = 64 << 10
+_END_BYTES: Final = 8
+_OLD_WRITER: Final = re.compile(r"parquet-mr(?! version (1\.(2\.9|[3-9]|[1-9][0-9])|[2-9]))")
+_SPARE_BYTES: Final = 100
+"""By so much a chunk may be longer than old writers said."""
+_MOST_BYTES: Final = 64 << 20
+"""Groups of more decoded bytes are cut, so that a shuffle need not hold all of it."""
+_FEW_BYTES: Final = 4 << 20
+"""Groups of fewer are taken together, so that their number says nothing of the speed."""
+
+
+class Parquet(Kind):
+    """Parquet files, of which only the wanted columns' bytes are fetched."""
+
+    name = "parquet"
+    suffixes = (".parquet", ".parq", ".pq")
+
+    def scan(self, reader: SourceReader) -> Scan:
+        """Read the footer."""
+        file = reader.file
+        tail = reader.tail(_TAIL_BYTES)
+        if len(tail.data) < _END_BYTES + len(_MAGIC) or tail.data[-4:] != _MAGIC:
+            raise SourceFormatError(_no_parquet(reader.where, tail.data[-4:]))
+        (length,) = struct.unpack("<I", tail.data[-8:-4])
+        begin = file.size - _END_BYTES - length
+        if begin < len(_MAGIC):
+            msg = f"{reader.where}: a footer of {length} bytes in a file of {file.size}"
+            raise SourceFormatError(msg)
+        if begin < tail.start:
+            missing = reader.ranges([(begin, tail.start)])[0]
+            tail = Piece(begin, missing.data + tail.data)
+        footer = tail.data[begin - tail.start :]
+        metadata = _parsed(footer, reader.where)  # of many files once: not kept
+        schema = metadata.schema.to_arrow_schema()
+        return Scan(schema.remove_metadata(), tuple(_units(metadata)), footer)
+
+    def ranges(
+        self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str] | None
+    ) -> list[tuple[int, int]]:
+        """Return the column chunks; those side by side as one."""
+        metadata = _metadata(meta, file.key)
+        wanted = None if columns is None else set(columns)
+        spans: list[tuple[int, int]] = []
+        spare = _SPARE_BYTES if _OLD_WRITER.match(metadata.created_by or "") else 0
+        for number in _groups(metadata, unit):
+            group = metadata.row_group(number)
+            for at in range(group.num_columns):
+                chunk = group.column(at)
+                if wanted is not None and not _is_of(chunk.path_in_schema, wanted):
+                    continue
+                first = chunk.data_page_offset
+                dictionary = chunk.dictionary_page_offset
+                if dictionary:  # missing, or zero, where there is none
+                    first = min(first, dictionary)
+                stop = first + chunk.total_compressed_size + spare
+                spans.append((first, min(stop, file.size)))
+        spans.sort()
+        joined: list[tuple[int, int]] = []
+        for start, stop in spans:
+            if joined and start <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+            else:
+                joined.append((start, stop))
+        return joined
+
+    def decode(
+        self,
+        file: SourceFile,
+        meta: bytes,
+        unit: Unit,
+        pieces: Sequence[Piece],
+        columns: Sequence[str] | None,
+    ) -> Any:  # noqa: ANN401 - a table of an optional dependency
+        """Decode the row groups, and cut out the unit's rows."""
+        arrow = require("pyarrow", extra="parquet", purpose="Parquet")
+        parquet = require("pyarrow.parquet", extra="parquet", purpose="Parquet")
+        metadata = _metadata(meta, file.key)
+        try:
+            # Buffering ahead would read what lies between the wanted columns, too.
+            opened = parquet.ParquetFile(
+                arrow.PythonFile(SparseFile(pieces, file.size), mode="r"),
+                metadata=metadata,
+                pre_buffer=False,
+            )
+            names = None
+            if columns is not None:
+                names = [name for name in opened.schema_arrow.names if name in set(columns)]
+            groups = _groups(metadata, unit)
+            table = opened.read_row_groups(groups, columns=names, use_threads=False)
+        except (arrow.ArrowException, OSError) as error:
+            msg = f"{file.key}, row group {unit.number}: {error!s:.300}"
+            raise SourceFormatError(msg) from error
+        first = max(0, unit.part)
+        return table.slice(first, unit.samples)
+
+    def bounds(
+        self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str]
+    ) -> Mapping[str, Bounds]:
+        """Return what the footer says; of a part of a group what it says of all of it."""
+        metadata = _metadata(meta, file.key)
+        schema, leaves = _schema(meta, file.key)
+        groups = _groups(metadata, unit)
+        found: dict[str, Bounds] = {}
+        for name in columns:
+            at = schema.get_field_index(name)
+            if at < 0:
+                continue
+            kind = schema.field(at).type
+            kind = getattr(kind, "value_type", kind)  # of what is a dictionary only here
+            leaf = leaves.get(name)
+            found[name] = Bounds() if leaf is None else group_bounds(metadata, groups, leaf, kind)
+        return found
+
+
+def _is_of(path: str, wanted: set[str]) -> bool:
+    """Tell whether a chunk may be of one of some columns, in whose names there may be dots."""
+    steps = path.split(".")
+    return any(".".join(steps[:count]) in wanted for count in range(1, len(steps) + 1))
+
+
+def _units(metadata: Any) -> list[Unit]:  # noqa: ANN401 - of an optional dependency
+    """Return the units; `part` is the first row within the group, or how many groups (negative)."""
+    found: list[Unit] = []
+    count = metadata.num_row_groups
+    number = 0
+    while number < count:
+        rows, size = _measure(metadata, number)
+        if size > _MOST_BYTES and rows > 1:
+            cuts = min(rows, -(-size // _MOST_BYTES))
+            bounds = [rows * at // cuts for at in range(cuts + 1)]
+            found += [
+                Unit(b - a, size * (b - a) // rows, number, a)
+                for a, b in itertools.pairwise(bounds)
+            ]
+            number += 1
+            continue
+        first, together = number, 1
+        while number + together < count:
+            more, added = _measure(metadata, number + together)
+            if size + added > _FEW_BYTES:
+                break
+            rows, size, together = rows + more, size + added, together + 1
+        number += together
+        found.append(Unit(rows, size, first, -together if together > 1 else 0))
+    return [unit for unit in found if unit.samples]
+
+
+def _measure(metadata: Any, number: int) -> tuple[int, int]:  # noqa: ANN401 - see above
+    group = metadata.row_group(number)
+    return int(group.num_rows), int(group.total_byte_size)
+
+
+def _groups(metadata: Any, unit: Unit) -> list[int]:  # noqa: ANN401 - see above
+    del metadata
+    return list(range(unit.number, unit.number + max(1, -unit.part)))
+
+
+@lru_cache(maxsize=32)
+def _metadata(footer: bytes, where: str) -> Any:  # noqa: ANN401 - see above
+    """Return what a footer says, kept for the next unit of the file."""
+    return _parsed(footer, where)
+
+
+def _parsed(footer: bytes, where: str) -> Any:  # noqa: ANN401 - see above
+    arrow = require("pyarrow", extra="parquet", purpose="Parquet")
+    parquet = require("pyarrow.parquet", extra="parquet", purpose="Parquet")
+    try:
+        return parquet.read_metadata(arrow.BufferReader(_MAGIC + footer))
+    except (arrow.ArrowException, OSError) as error:
+        msg = f"{where}: the footer is broken: {error!s:.300}"
+        raise SourceFormatError(msg) from error
+
+
+@lru_cache(maxsize=32)
+def _schema(footer: bytes, where: str) -> tuple[Any, Mapping[str, int]]:
+    """Return a footer's columns, and the chunks of those that are not nested."""
+    schema = _metadata(footer, where).schema
+    return schema.to_arrow_schema(), plain_leaves(schema)
+
+
+def _no_parquet(where: str, end: bytes) -> str:
+    if end == _ENCRYPTED:
+        return f"{where}: an encrypted Parquet file, which cannot be read"
+    return f"{where}: no Parquet file: it ends with {end!r} where {_MAGIC!r} was expected"

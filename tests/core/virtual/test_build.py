@@ -1,0 +1,239 @@
+"""Looking at many files: side by side, each once, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core._store import MemoryStore
+from streaming_core._virtual import (
+    SourceFile,
+    VirtualIndex,
+    build_index,
+    dump,
+)
+from streaming_core._virtual._build import Changes, changes_since, in_order
+from streaming_core.errors import SourceFormatError, StoreError
+from streaming_core.testing import Fault, FaultStore, LatencyStore, Raise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming_core._store import Store
+
+
+def _footed(number: int, rows: int = 3) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": np.arange(number, number + rows), "t": ["x"] * rows}), sink)
+    return sink.getvalue()
+
+
+def _filled(count: int, store: Store | None = None) -> tuple[Store, list[SourceFile]]:
+    store = MemoryStore() if store is None else store
+    infos = [store.put(f"y={at % 3}/{at:05d}.parquet", [_footed(at)]) for at in range(count)]
+    files = [
+        SourceFile(info.key, info.size, info.etag, (("y", info.key[2]),))
+        for info in sorted(infos, key=lambda info: info.key)
+    ]
+    return store, files
+
+
+class _Counting(LatencyStore):
+    """Knows which files were asked for, and how many at once."""
+
+    def __init__(self, inner: Store, seconds: float = 0.0) -> None:
+        super().__init__(inner, seconds)
+        self.keys: list[str] = []
+        self.most = 0
+        self._now = 0
+        self._guard = threading.Lock()
+
+    def get_ranges(self, key: str, ranges: Any) -> Any:
+        with self._guard:
+            self.keys.append(key)
+            self._now += 1
+            self.most = max(self.most, self._now)
+        try:
+            return super().get_ranges(key, ranges)
+        finally:
+            with self._guard:
+                self._now -= 1
+
+
+def test_files_are_looked_at_side_by_side_each_with_one_request() -> None:
+    """So that a distant store costs a tenth of what one after the other does, or less."""
+    store, files = _filled(320)
+    seconds = 0.04
+    distant = _Counting(store, seconds)
+    begun = time.monotonic()
+    index = build_index(distant, files, "parquet")
+    took = time.monotonic() - begun
+    assert sorted(distant.keys) == [file.key for file in files]
+    assert distant.most >= 20
+    assert took < seconds * len(files) / 10
+    assert index.num_samples == 3 * 320
+    assert [index.file(at) for at in range(len(files))] == files
+
+
+def test_what_is_known_is_not_looked_at_again() -> None:
+    """Only added and replaced files are, and the result is as if all had been."""
+    store, files = _filled(50)
+    known = build_index(store, files, "parquet")
+    key = files[7].key
+    info = store.put(key, [_footed(1000, 5)])
+    files[7] = SourceFile(key, info.size, info.etag, files[7].constants)
+    del files[20]
+    added = store.put("y=9/a.parquet", [_footed(2000)])
+    files.append(SourceFile(added.key, added.size, added.etag, (("y", "9"),)))
+    counting = _Counting(store)
+    index = build_index(counting, files, "parquet", known=known)
+    assert sorted(counting.keys) == sorted([key, "y=9/a.parquet"])
+    fresh = build_index(store, files, "parquet")
+    assert index.stems.tobytes() == fresh.stems.tobytes()
+    for name in ("samples", "numbers", "parts", "files", "schema_ids", "meta_sizes"):
+        assert np.array_equal(getattr(index, name), getattr(fresh, name)), name
+    assert [index.meta(at) for at in range(50)] == [fresh.meta(at) for at in range(50)]
+    assert dump(build_index(store, files, "parquet", known=index)) == dump(index)
+
+
+def test_another_format_or_options_make_known_files_unknown() -> None:
+    """What was found depends on both."""
+    store, files = _filled(3)
+    known = build_index(store, files, "parquet")
+    other = VirtualIndex.of("csv", {}, files, [known.scan(at) for at in range(3)])
+    counting = _Counting(store)
+    build_index(counting, files, "parquet", known=other)
+    assert len(counting.keys) == 3
+
+
+def test_files_without_versions_are_looked_at_again() -> None:
+    """They may be others of the same size."""
+    store, files = _filled(3)
+    bare = [SourceFile(file.key, file.size, "") for file in files]
+    known = build_index(store, bare, "parquet")
+    counting = _Counting(store)
+    build_index(counting, bare, "parquet", known=known)
+    assert len(counting.keys) == 3
+
+
+def test_a_store_that_fails_once_is_asked_again() -> None:
+    """And one broken file ends it, with its name, in no time."""
+    store, files = _filled(40)
+    faulty = FaultStore(store, [Fault(Raise(StoreError("reset")), verb="get_ranges", nth=3)])
+    assert build_index(faulty, files, "parquet").num_samples == 120
+    store.put(files[4].key, [b"PAR1" + bytes(100) + b"PAR2"])
+    info = store.head(files[4].key)
+    files[4] = SourceFile(info.key, info.size, info.etag)
+    with pytest.raises(SourceFormatError, match=files[4].key):
+        build_index(store, files, "parquet")
+    assert not [one for one in threading.enumerate() if one.name.startswith("streaming-index")]
+
+
+def test_results_wait_in_order_and_not_without_bound() -> None:
+    """Whoever is slow to take them holds the others up."""
+    done: list[int] = []
+
+    def act(number: int) -> int:
+        time.sleep(0.02 if number % 7 == 0 else 0)
+        done.append(number)
+        return number
+
+    coming = in_order(act, range(500), at_a_time=4)
+    assert next(coming) == 0
+    time.sleep(0.3)
+    assert len(done) <= 4 * 5 + 4
+    assert list(coming) == list(range(1, 500))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdef"), st.tuples(st.integers(0, 2), st.sampled_from(" 12"))
+    ),
+    st.dictionaries(
+        st.sampled_from("abcdef"), st.tuples(st.integers(0, 2), st.sampled_from(" 12"))
+    ),
+)
+def test_changes_are_told(
+    before: dict[str, tuple[int, str]], after: dict[str, tuple[int, str]]
+) -> None:
+    """Added, removed, replaced; by size, or by version where both are known."""
+
+    def files(of: dict[str, tuple[int, str]]) -> list[SourceFile]:
+        return [SourceFile(key, size, etag.strip()) for key, (size, etag) in sorted(of.items())]
+
+    index = VirtualIndex.of("parquet", {}, files(before), [_empty_scan()] * len(before))
+    found = changes_since(index, files(after))
+    both = before.keys() & after.keys()
+    replaced = {
+        key
+        for key in both
+        if before[key][0] != after[key][0]
+        or (" " not in (before[key][1], after[key][1]) and before[key][1] != after[key][1])
+    }
+    assert found == Changes(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(before.keys() - after.keys())),
+        tuple(sorted(replaced)),
+    )
+
+
+def _empty_scan() -> Any:
+    from streaming_core._virtual import Scan
+
+    return Scan(pa.schema([]), ())
+
+
+_SCRIPT = """
+import resource, sys, time
+import pyarrow.parquet
+from streaming_core._store import Parts
+from streaming_core._virtual import SourceFile, build_index, dump, parse
+
+footed = open(sys.argv[1], "rb").read()
+
+class Same:
+    url = "memory://same"
+    def get_ranges(self, key, ranges):
+        return Parts([footed[a:b] for a, b in ranges], key)
+
+files = [SourceFile(f"d/{at:06d}.parquet", len(footed), f"d/{at:06d}.parquet")
+         for at in range(int(sys.argv[2]))]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+index = build_index(Same(), files, "parquet")
+data = dump(index)
+parse(data, "x")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(data))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+def test_memory_grows_with_the_index_not_with_what_was_looked_at(tmp_path: Path) -> None:
+    """The footers of 3,000 files more would take 130 megabytes more."""
+    path = tmp_path / "one.parquet"
+    pq.write_table(pa.table({f"column_{at:03d}": [float(at)] for at in range(200)}), path)
+    assert path.stat().st_size * 3000 > 130e6
+
+    def measured(count: int) -> tuple[int, int]:
+        done = subprocess.run(
+            [sys.executable, "-c", _SCRIPT, str(path), str(count)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        kilobytes, index_bytes = map(int, done.stdout.split())
+        return kilobytes * 1024, index_bytes
+
+    (few, little), (many, much) = measured(1000), measured(4000)
+    assert much - little < 30e6
+    assert many - few < 90e6, (few, many)

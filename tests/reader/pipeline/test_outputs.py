@@ -1,0 +1,159 @@
+"""What a batch is, for data that nobody converted: every format, size and share of ranks."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tests.reader.pipeline.making import write_parquet
+
+from streaming_core import create_dataloader
+from streaming_core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMATS = ["torch", "numpy", "jax", "arrow", "dict", "rows"]
+WORKERS = [0, 2]
+
+
+def _values(batch: Any, name: str) -> list[Any]:
+    """Return a column's values whatever the format is."""
+    if isinstance(batch, list):
+        values: Any = [row[name] for row in batch]
+    elif isinstance(batch, pa.Table):
+        values = batch.column(name).to_pylist()
+    else:
+        values = batch[name]
+    return [value.tolist() if hasattr(value, "tolist") else value for value in values]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("batch_format", FORMATS)
+def test_every_format_holds_the_values_of_the_files(
+    parquet_folder: Path, batch_format: Any, workers: int
+) -> None:
+    """In order, in batches of the size asked for, whatever row groups and files they come from."""
+    columns = ["id", "x", "even", "text", "vector"]
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet",
+        batch_size=32,
+        columns=columns,
+        batch_format=batch_format,
+        num_workers=workers,
+    )
+    batches = list(loader)
+    sizes = [len(_values(batch, "id")) for batch in batches]
+    assert sizes == [32] * 7 + [26]
+    table = pq.read_table(parquet_folder, columns=columns)
+    for name in columns:
+        found = list(itertools.chain(*(_values(batch, name) for batch in batches)))
+        assert found == table.column(name).to_pylist(), name
+    assert loader.state_dict() is not None
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_jax_takes_every_array_as_it_is(parquet_folder: Path, workers: int) -> None:
+    """Contiguous numbers of the machine's order, none of them objects; times count their unit."""
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet",
+        batch_size=40,
+        shuffle=True,
+        batch_format="jax",
+        num_workers=workers,
+    )
+    for batch in loader:
+        for name in ("id", "x", "even", "vector", "time"):
+            array = batch[name]
+            assert type(array) is np.ndarray
+            assert array.flags.c_contiguous
+            assert array.dtype.isnative
+            assert array.dtype.kind in "biuf"
+        assert batch["vector"].shape == (len(batch["id"]), 4)
+        assert batch["time"].tolist() == batch["id"].tolist()
+        assert all(isinstance(value, np.ndarray) for value in batch["list"])
+        assert isinstance(batch["text"], list)
+
+
+@pytest.mark.parametrize("ragged", ["padded", "offsets"])
+def test_jax_gets_lists_of_different_length_as_arrays(ids_folder: Path, ragged: Any) -> None:
+    """Where it is asked to, with lengths or offsets beside them."""
+    loader, _ = create_dataloader(ids_folder, batch_size=10, batch_format="jax", ragged=ragged)
+    texts = next(iter(loader))["text"]
+    assert all(type(part) is np.ndarray and part.flags.c_contiguous for part in texts)
+    assert texts._fields[1] in {"lengths", "offsets"}
+
+
+def test_jax_refuses_numbers_that_are_missing(tmp_path: Path) -> None:
+    """And says which column, and what to do; a fill value does."""
+    pq.write_table(pa.table({"a": [1, None, 3]}), tmp_path / "a.parquet")
+    loader, _ = create_dataloader(tmp_path / "a.parquet", batch_size=3, batch_format="jax")
+    with pytest.raises(SchemaError, match=r"'a' has 1 values that are missing.*nulls="):
+        next(iter(loader))
+    loader, _ = create_dataloader(
+        tmp_path / "a.parquet", batch_size=3, batch_format="jax", nulls={"a": -1}
+    )
+    assert next(iter(loader))["a"].tolist() == [1, -1, 3]
+
+
+def test_an_arrow_batch_takes_along_no_more_than_itself(tmp_path: Path) -> None:
+    """Though batches are decoded many at a time, and lists are slices of what is decoded."""
+    table = pa.table({"l": [list(range(50))] * 4000, "n": [None, 1] * 2000})
+    pq.write_table(table, tmp_path / "a.parquet")
+    _, dataset = create_dataloader(tmp_path / "a.parquet", batch_size=10)
+    batches = list(dataset.batches(batch_format="arrow"))
+    assert pa.concat_tables(batches).to_pylist() == table.to_pylist()
+    assert max(len(pickle.dumps(batch)) for batch in batches) < 3 * batches[0].nbytes
+
+
+@pytest.mark.parametrize("rows", [250, 251, 96])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_all_ranks_are_given_as_many_batches(
+    tmp_path: Path, rows: int, ranks: int, drop_last: bool
+) -> None:
+    """Of the same sizes, shuffled or not; no row is left out but those of a dropped last batch."""
+    folder = write_parquet(tmp_path / "table", rows)
+    for shuffle, workers in ((False, 0), (True, 0), (True, 2)):
+        seen: list[list[list[int]]] = []
+        for rank in range(ranks):
+            loader, dataset = create_dataloader(
+                f"{folder}/*.parquet",
+                batch_size=16,
+                columns=["id"],
+                shuffle=shuffle,
+                drop_last=drop_last,
+                num_workers=workers if rank == 0 else 0,
+                rank=rank,
+                num_ranks=ranks,
+                ranks_per_node=ranks,
+            )
+            seen.append([batch["id"].tolist() for batch in loader])
+            assert len(dataset) == -(-rows // ranks)
+        sizes = [[len(batch) for batch in batches] for batches in seen]
+        assert sizes == [sizes[0]] * ranks
+        assert set(sizes[0][:-1]) <= {16}
+        found = [i for batches in seen for batch in batches for i in batch]
+        if drop_last:
+            assert set(sizes[0]) == {16}
+            assert len(found) == ranks * (-(-rows // ranks) // 16) * 16
+        else:
+            assert set(found) == set(range(rows))
+            assert len(found) == ranks * -(-rows // ranks)
+
+
+def test_torch_batches_are_tensors(parquet_folder: Path) -> None:
+    """Lists of one size in two dimensions, times as the numbers they count."""
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet", batch_size=8, columns=["vector", "time", "even"]
+    )
+    batch = next(iter(loader))
+    assert batch["vector"].shape == (8, 4)
+    assert batch["time"].tolist() == list(range(8))
+    assert batch["even"].dtype == torch.bool
