@@ -27,6 +27,11 @@ demo: $(DEV) ## write a data set, check it, train from it, kill and resume
 test: $(DEV) servers ## run all tests and the doctests of the packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+.PHONY: test-all
+test-all: $(DEV) ## test, and also against Ceph's gateway and Swift, which are installed for it
+	@PYTHON=$(BIN)/python tests/servers/install.sh nginx sshd azurite localstack ceph swift
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --all-servers
+
 .PHONY: servers
 servers: $(DEV) ## install the servers that tests run against, as far as this machine allows
 	@PYTHON=$(BIN)/python tests/servers/install.sh

@@ -83,6 +83,11 @@ class Catalogue:
         """Whether all samples have the same columns with the same encodings."""
         return len({str(s.identity()) for table in self.tables for s in table.schemas}) < 2  # noqa: PLR2004 - one, or none
 
+    @property
+    def limit(self) -> int | None:
+        """The most bytes that the files of all streams may have here; None without a limit."""
+        return next((c.group.limit for c in self.caches if c.group is not None), None)
+
     def fingerprint(self) -> str:
         """Return what tells this data from other data: the same streams in the same order."""
         return xxhash.xxh3_128("".join(t.fingerprint() for t in self.tables).encode()).hexdigest()

@@ -2,35 +2,92 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import re
 import sys
+from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import xxhash
 
-from streaming_core._read import parse_sums
+from streaming_core._index import INDEX_NAME
+from streaming_core._read import SUMS, parse_sums
+from streaming_core._store import Retry
 from streaming_core.errors import ChecksumError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
 
-    from streaming_core._index import ShardInfo, ShardTable
+    from streaming_core._index import FileRole, ShardInfo, ShardTable
+    from streaming_reader._cache import Pace
 
 __all__ = [
+    "ABSENT",
+    "Asking",
+    "Came",
     "Documents",
     "Source",
     "Verdict",
+    "gained_sums",
     "has_grown",
     "judge",
+    "lacking_sums",
     "outdated_files",
     "parsed_sums",
+    "version_text",
+    "witnesses",
 ]
 
+_T = TypeVar("_T")
 _log = logging.getLogger("streaming_core.reader")
 _FRESH: Final = 30.0
 """Seconds for which the processes of a node need not ask what one of them has asked."""
+ABSENT: Final = "absent"
+"""The version of a file that is not there."""
+_MD5: Final = re.compile(r'"?([0-9a-f]{32})"?')
+
+
+def version_text(etag: str, size: int) -> str:
+    """Return etag and size as they are noted; nothing if the store gives no etag.
+
+    Example:
+        >>> version_text("1f-9a", 3), version_text("", 3)
+        ('1f-9a 3', '')
+    """
+    return f"{etag} {size}" if etag else ""
+
+
+class Came(NamedTuple):
+    """A document as it came from the remote."""
+
+    data: bytes
+    etag: str
+    """Nothing if that is not known."""
+    sure: bool = False
+    """Whether it is known to have come as it is there."""
+
+    @property
+    def version(self) -> str:
+        """What is noted of it."""
+        return ABSENT if self.etag == ABSENT else version_text(self.etag, len(self.data))
+
+    @property
+    def claims_md5(self) -> bool:
+        """Whether the etag looks as if it were a hash of the content, as it is on S3."""
+        return _MD5.fullmatch(self.etag) is not None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the etag is the hash of what came."""
+        found = _MD5.fullmatch(self.etag)
+        if found is None:
+            return False
+        return hashlib.md5(self.data, usedforsecurity=False).hexdigest() == found[1]
 
 
 class Source(NamedTuple):
@@ -48,6 +105,38 @@ class Source(NamedTuple):
     """When the remote was asked for its version last, of `time.time`."""
     by: int = 0
     """The process that asked."""
+    sure: bool = False
+    """Whether index and sums are known to have come as they are there: by their hash, or twice."""
+    versions: Mapping[str, str] = MappingProxyType({})
+    """The versions of the sums and, where nothing else tells of changes, of some shard files."""
+
+    def is_current(self, now: Mapping[str, str | None]) -> bool:
+        """Tell whether the remote has these versions `now`; None is one that could not be asked."""
+        index = now.get(INDEX_NAME)
+        if index in {None, ABSENT}:
+            return True
+        if not self.etag or index != version_text(self.etag, self.size):
+            return False
+        sums = now.get(SUMS)
+        return sums in {None, self.versions.get(SUMS)} and sums != "" and not self.is_rewritten(now)
+
+    def with_sound_versions(self) -> Source:
+        """Return it without versions that are none, as a file that somebody changed may have."""
+        found: object = self.versions
+        return self if isinstance(found, dict) else self._replace(versions={})
+
+    def with_versions(self, now: Mapping[str, str | None]) -> Source:
+        """Return what is to be noted, with those versions that are known now."""
+        known = {name: text for name, text in now.items() if text and name != INDEX_NAME}
+        return self._replace(versions={**self.versions, **known})
+
+    def is_rewritten(self, now: Mapping[str, str | None]) -> bool:
+        """Tell whether a shard file is another one `now`."""
+        return any(
+            now.get(name) and before and now[name] != before
+            for name, before in self.versions.items()
+            if name != SUMS
+        )
 
     def is_fresh(self, now: float) -> bool:
         """Tell whether another process of the same job has asked just now.
@@ -56,6 +145,30 @@ class Source(NamedTuple):
         opens twice wants to know.
         """
         return self.by != os.getpid() and 0 <= now - self.asked < _FRESH and _is_alive(self.by)
+
+
+class Asking(NamedTuple):
+    """How requests are made."""
+
+    pace: Pace
+    tries: int
+    timeout: float
+    requests: Executor
+
+    def whole(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, tried again where that may help."""
+        return self.pace.call(act, Retry(self.tries), self.timeout * self.tries)
+
+    def bounded(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, tried again until the time for one request is over.
+
+        Half of it for a store that is busy: afterwards all others leave it alone for as long.
+        """
+        return self.pace.call(act, Retry(self.tries, timeout=self.timeout), self.timeout / 2)
+
+    def once(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, tried once, and not if the store is busy."""
+        return self.pace.call(act, Retry(1), 0.0)
 
 
 class Verdict(Enum):
@@ -150,9 +263,7 @@ def _agree(
         role: (file.basename, file.bytes) for role, file in others.items()
     }:
         return False
-    for role in ("zip", "zip_meta") if "zip" in files else ("raw", "raw_meta"):
-        if role not in files:
-            continue
+    for role in _stored_roles(old):
         name = files[role].basename
         known = {**files[role].hashes, "sum": old_sums.get(name)}
         now = {**others[role].hashes, "sum": new_sums.get(name)}
@@ -162,12 +273,68 @@ def _agree(
     return True
 
 
+def _stored_roles(info: ShardInfo) -> list[FileRole]:
+    """Return the roles of the files that lie in the remote."""
+    files = info.files()
+    roles: tuple[FileRole, ...] = ("zip", "zip_meta") if "zip" in files else ("raw", "raw_meta")
+    return [role for role in roles if role in files]
+
+
+def witnesses(documents: Documents) -> list[str]:
+    """Return the files whose versions tell whether a data set was rewritten, the sums aside.
+
+    The first and the last, if neither sums nor hashes in the index would change with them.
+    """
+    count = documents.table.num_shards
+    if documents.sums or not count:
+        return []
+    files = [
+        info.files()[role]
+        for info in (documents.table.shard(at) for at in sorted({0, count - 1}))
+        for role in _stored_roles(info)[:1]
+    ]
+    return [] if all(file.hashes for file in files) else [file.basename for file in files]
+
+
+def lacking_sums(table: ShardTable, sums: bytes) -> list[str]:
+    """Return the files of the remote that have no line in its sums."""
+    known = _sound_sums(sums)
+    return [
+        name
+        for info in _shards(table)
+        for role in _stored_roles(info)
+        if (name := info.files()[role].basename) not in known
+    ]
+
+
+def gained_sums(old: Documents, new: Documents) -> bool:
+    """Tell whether files of `old` may be in the folder whose sums were not known."""
+    before = _sound_sums(old.sums or b"")
+    gained = _sound_sums(new.sums or b"").keys() - before.keys()
+    return bool(gained) and any(
+        file.basename in gained for info in _shards(old.table) for file in info.files().values()
+    )
+
+
 def parsed_sums(sums: bytes | None) -> Mapping[str, str]:
+    """Return the hash of each file by name; lines that are none count for nothing."""
     try:
         return parse_sums(sums or b"")
     except ChecksumError as error:
-        _log.warning("reading without the hashes beside the index: %s", error)
-        return {}
+        found = _sound_sums(sums or b"")
+        _log.warning("checking only %d files by the hashes beside the index: %s", len(found), error)
+        return found
+
+
+def _sound_sums(sums: bytes) -> Mapping[str, str]:
+    try:
+        return parse_sums(sums)
+    except ChecksumError:
+        found: dict[str, str] = {}
+        for line in sums.splitlines(keepends=True):
+            with suppress(ChecksumError):
+                found.update(parse_sums(line))
+        return found
 
 
 def _is_alive(process: int) -> bool:

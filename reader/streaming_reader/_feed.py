@@ -14,7 +14,7 @@ from streaming_core._columns import Columns, iterate_rows
 from streaming_core._format import gather, gather_none
 from streaming_core.errors import StreamingError
 from streaming_reader._batch import Mixed, as_format
-from streaming_reader._fetch import Fetcher
+from streaming_reader._fetch import BUDGET_BYTES, Fetcher
 from streaming_reader._located import Located, compact, first_uses
 from streaming_reader._ranged import Announced, Forerun
 from streaming_reader._shared import COUNTERS
@@ -113,10 +113,12 @@ def _fetchers(
 ) -> tuple[Fetcher, Forerun | None]:
     """Return what fetches shards, and what reads ranges before, where there are any to be read."""
     ranged = source.ranged
+    # What is fetched ahead is mapped, and so stays on the disk even if it is evicted meanwhile.
+    budget = BUDGET_BYTES if source.limit is None else min(BUDGET_BYTES, source.limit // 4)
     if ranged is None or outlook is None:
-        return Fetcher(source, timeout=timeout), None
+        return Fetcher(source, timeout=timeout, budget=budget), None
     shards = Announced(source, ranged)
-    fetcher = Fetcher(shards, timeout=timeout)
+    fetcher = Fetcher(shards, timeout=timeout, budget=budget)
     return fetcher, Forerun(shards, ranged, fetcher, outlook, timeout=timeout)
 
 

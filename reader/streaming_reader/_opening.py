@@ -6,8 +6,8 @@ import json
 import logging
 import os
 import time
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from streaming_core._index import (
     INDEX_NAME,
@@ -20,7 +20,6 @@ from streaming_core._read import SUMS
 from streaming_core._store import (
     LocalStore,
     Pieces,
-    Retry,
     open_store,
     public_url,
     with_timeout,
@@ -35,17 +34,24 @@ from streaming_core.errors import (
 )
 from streaming_reader._cache import CONTROL, SOURCE, lock_file
 from streaming_reader._documents import (
+    ABSENT,
+    Asking,
+    Came,
     Documents,
     Source,
     Verdict,
+    gained_sums,
     has_grown,
     judge,
+    lacking_sums,
     outdated_files,
     parsed_sums,
+    version_text,
+    witnesses,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
     from streaming_core._index import ShardTable
@@ -57,9 +63,10 @@ __all__ = ["open_index"]
 
 _log = logging.getLogger("streaming_core.reader")
 _RECORD: Final = f"{CONTROL}/{SOURCE}"
+_LEDGER: Final = f"{CONTROL}/ledger"
 _RECORD_BYTES: Final = 1 << 16
 _LOCK_SECONDS: Final = 300.0
-_T = TypeVar("_T")
+_Ask: TypeAlias = "Callable[[Callable[[], Came]], Came]"
 
 
 def open_index(
@@ -69,8 +76,11 @@ def open_index(
 
     An index that lies in the stream's folder already is taken as it is when the remote's has not
     changed, cannot be asked, or another process of this node has asked just now, so that a filled
-    cache needs no network, and a node one request. One that has changed takes its place, with
-    whatever files it has otherwise removed. `requests` makes requests side by side, at `pace`.
+    cache needs no network, and a node asks once: for the versions of the index and of the sums,
+    or, where shards have no hashes at all, of the first and the last shard. What has changed takes
+    its place, with whatever files it has otherwise removed. What came only once, and is not proven
+    by an etag that is its hash, is read once more by the next opening instead. `requests` makes
+    requests side by side, at `pace`.
 
     Raises:
         IndexMissingError: Neither place has one; says what was found instead.
@@ -83,7 +93,7 @@ def open_index(
     if remote is None or _is_folder(remote, folder):
         return load_index(stream.folder), parsed_sums(_local_sums(folder)), None
     remote = with_timeout(remote, settings.download_timeout)
-    asking = _Asking(pace, settings.download_retry + 1, settings.download_timeout, requests)
+    asking = Asking(pace, settings.download_retry + 1, settings.download_timeout, requests)
     documents = _Opening(folder, remote, asking).documents()
     return documents.table, parsed_sums(documents.sums), remote
 
@@ -92,27 +102,10 @@ def _is_folder(remote: Store, folder: LocalStore) -> bool:
     return isinstance(remote, LocalStore) and remote.path.resolve() == folder.path.resolve()
 
 
-class _Asking(NamedTuple):
-    """How requests are made."""
-
-    pace: Pace
-    tries: int
-    timeout: float
-    requests: Executor
-
-    def whole(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, tried again where that may help."""
-        return self.pace.call(act, Retry(self.tries), self.timeout * self.tries)
-
-    def once(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, tried once, and not if the store is busy."""
-        return self.pace.call(act, Retry(1), 0.0)
-
-
 class _Opening:
     """One opening of one folder that caches one remote."""
 
-    def __init__(self, folder: LocalStore, remote: Store, asking: _Asking) -> None:
+    def __init__(self, folder: LocalStore, remote: Store, asking: Asking) -> None:
         self._folder = folder
         self._remote = remote
         self._name = public_url(remote.url).rstrip("/")
@@ -138,27 +131,49 @@ class _Opening:
     def _settled(self, cached: Documents | None, noted: Source | None) -> Documents:
         """Compare the folder with the remote, and bring it up to that; the lock is held."""
         moved = noted is not None and noted.url != self._name
+        patient = True
+        now: dict[str, str | None] = {}
         if cached is not None and noted is not None and not moved:
-            version = self._version()
-            if version in {None, (noted.etag, noted.size)} and (version is None or noted.etag):
-                self._note(cached, noted.etag)
-                return self._with_sums(cached)
+            if noted.sure:
+                now = self._versions([INDEX_NAME, SUMS, *witnesses(cached)])
+                if noted.is_current(now):
+                    self._note(noted.with_versions(now))
+                    return self._with_sums(cached)
+            elif noted.etag:
+                patient = False  # as if only asked whether it has changed
         try:
-            coming, etag = self._fetched()
+            coming, source = self._fetched(patient=patient)
         except StoreError as failure:
             if cached is None:
                 raise
             if moved:
                 raise self._other_remote(noted) from failure
             _log.info("reading without asking the remote: %s", failure)
-            self._note(cached, "" if noted is None else noted.etag)
+            self._note(noted or Source(self._name, len(cached.data), cached.digest, ""))
             return self._with_sums(cached)
+        if cached is not None and coming.sums is None:
+            coming = coming._replace(sums=cached.sums)
+        before: Mapping[str, str] = {} if moved or noted is None else noted.versions
+        now |= self._versions(sorted({*witnesses(coming), *before} - {SUMS, *now}))
+        # Without the sums it had, nobody knows whether the shards are the same.
+        lost = bool(before and cached and cached.sums) and coming.sums == b""
+        rewritten = lost or bool(before and noted and noted.is_rewritten(now))
+        self._take(cached, noted, coming, rewritten=rewritten)
+        twice = cached is not None and cached[::2] == coming[::2]  # index and sums
+        shards = {name: now.get(name) or before.get(name) for name in witnesses(coming)}
+        self._note(source._replace(sure=source.sure or twice).with_versions(shards))
+        return coming
+
+    def _take(
+        self, cached: Documents | None, noted: Source | None, coming: Documents, *, rewritten: bool
+    ) -> None:
+        """Let what comes take the place of what is cached, where it is another."""
         if cached is None:
-            same = noted is None or noted.digest == coming.digest
+            same = not rewritten and (noted is None or noted.digest == coming.digest)
             grown = False
         else:
-            same = cached.is_same(coming)
-            grown = not same and has_grown(cached, coming)
+            same = not rewritten and cached.is_same(coming)
+            grown = not same and not rewritten and has_grown(cached, coming)
         verdict = judge(noted and noted.url, self._name, same=same, grown=grown)
         if verdict is Verdict.REFUSE:
             raise self._other_remote(noted)
@@ -166,10 +181,7 @@ class _Opening:
             self._clean(cached or coming._replace(sums=b""), coming)
         if cached is None or verdict is Verdict.REPLACE:
             self._keep(INDEX_NAME, coming.data)
-        if coming.sums is not None:
-            self._keep(SUMS, coming.sums)
-        self._note(coming, etag)
-        return coming
+        self._keep_sums(cached, coming)
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -186,63 +198,124 @@ class _Opening:
 
     def _noted(self) -> Source | None:
         try:
-            return Source(**json.loads(self._folder.get(_RECORD, max_bytes=_RECORD_BYTES)))
+            found = Source(**json.loads(self._folder.get(_RECORD, max_bytes=_RECORD_BYTES)))
         except (StoreError, ValueError, TypeError):
             return None
+        return found.with_sound_versions()
 
-    def _version(self) -> tuple[str, int] | None:
-        """Return etag and size of the remote's index; None if it does not answer."""
+    def _version(self, name: str) -> str | None:
+        """Return the version of a file of the remote; None if that does not answer."""
         try:
-            info = self._asking.once(lambda: self._remote.head(INDEX_NAME))
+            info = self._asking.once(lambda: self._remote.head(name))
+        except ObjectNotFoundError:
+            return ABSENT
         except StoreError as error:
-            _log.info("not asking whether the index has changed: %s", error)
+            _log.info("not asking whether %s has changed: %s", name, error)
             return None
-        return info.etag, info.size
+        return version_text(info.etag, info.size)
+
+    def _versions(self, names: Sequence[str]) -> dict[str, str | None]:
+        """Return the versions of files of the remote, all asked for at once."""
+        others = [self._asking.requests.submit(self._version, name) for name in names[1:]]
+        first = [self._version(name) for name in names[:1]]
+        return dict(zip(names, [*first, *(other.result() for other in others)], strict=True))
 
     # --- what comes -------------------------------------------------------------------------------
 
-    def _fetched(self) -> tuple[Documents, str]:
-        """Return the remote's index with its hashes, both asked for at once, and its etag."""
-        sums = self._asking.requests.submit(self._fetched_sums)
+    def _fetched(self, *, patient: bool) -> tuple[Documents, Source]:
+        """Return the remote's index with its sums, both asked for at once, and what to note."""
+        ask, bounded = self._asking.once, self._asking.once
+        if patient:
+            ask, bounded = self._asking.whole, self._asking.bounded
+        task = self._asking.requests.submit(self._fetched_sums, bounded)
         try:
-            data, etag = self._asking.whole(self._read)
+            index, table = self._read_index(ask)
         except ObjectNotFoundError:
             if self._cached() is not None:
                 raise
             read_index(self._remote)  # which knows what to say, or was only late
-            data, etag = self._read()
-        table = parse_index(data, f"{self._remote.url}/{INDEX_NAME}")
-        return Documents(data, table, sums.result()), etag
+            index, table = self._read_index(ask)
+        sums, complete = self._checked_sums(task.result(), table, bounded)
+        documents = Documents(index.data, table, None if sums is None else sums.data)
+        versions = {SUMS: sums.version} if sums is not None and complete else {}
+        sure = index.sure and sums is not None and sums.sure and complete
+        noted = Source(self._name, len(index.data), documents.digest, index.etag)
+        return documents, noted._replace(sure=sure, versions=versions)
 
-    def _read(self) -> tuple[bytes, str]:
-        """Return the remote's index and its etag, nothing if that is not known."""
-        pieces = self._remote.stream(INDEX_NAME, max_bytes=MAX_INDEX_BYTES)
+    def _read_index(self, ask: _Ask) -> tuple[Came, ShardTable]:
+        """Return the remote's index; one that cannot be read is asked for once more."""
+        place = f"{self._remote.url}/{INDEX_NAME}"
+        came = self._read(INDEX_NAME, ask)
+        try:
+            return came, parse_index(came.data, place)
+        except IndexInvalidError as error:
+            _log.warning("reading the index again, because what came is none: %s", error)
+        came = self._read(INDEX_NAME, ask)
+        return came, parse_index(came.data, place)
+
+    def _read(self, name: str, ask: _Ask) -> Came:
+        """Return a document of the remote, read again if its etag says that something else came."""
+        came = ask(lambda: self._read_once(name))
+        if not came.claims_md5 or came.is_proven:
+            return came._replace(sure=came.is_proven)
+        # Either it was changed on the way, or the etag is not its hash.
+        again = ask(lambda: self._read_once(name))
+        return again._replace(sure=again.is_proven or again == came)
+
+    def _read_once(self, name: str) -> Came:
+        pieces = self._remote.stream(name, max_bytes=MAX_INDEX_BYTES)
         if isinstance(pieces, Pieces):
             with closing(pieces):
                 data = b"".join(map(bytes, pieces))
-                return data, pieces.etag
+                return Came(data, pieces.etag)
         # Asked before it is read: what is read later is not older.
-        version = self._version()
-        data = self._remote.get(INDEX_NAME, max_bytes=MAX_INDEX_BYTES)
-        return data, "" if version is None else version[0]
+        etag = ""
+        with suppress(StoreError):
+            etag = self._remote.head(name).etag
+        return Came(self._remote.get(name, max_bytes=MAX_INDEX_BYTES), etag)
 
-    def _fetched_sums(self) -> bytes | None:
-        """Return the hashes beside the remote's index, nothing if it has none."""
+    def _fetched_sums(self, ask: _Ask) -> Came | None:
+        """Return the sums beside the remote's index; empty and `ABSENT` if it has none."""
         try:
-            return self._asking.whole(lambda: self._remote.get(SUMS, max_bytes=MAX_INDEX_BYTES))
+            return self._read(SUMS, ask)
         except ObjectNotFoundError:
-            return b""  # noted by an empty file
+            return Came(b"", ABSENT, sure=True)  # noted by an empty file
         except StoreError as error:
             _log.warning("reading without the hashes beside the index: %s", error)
             return None
 
+    def _checked_sums(
+        self, sums: Came | None, table: ShardTable, ask: _Ask
+    ) -> tuple[Came | None, bool]:
+        """Return the sums and whether they have all files; if not, they were read once more."""
+        for again in (True, False):
+            if sums is None or sums.etag == ABSENT:
+                return sums, True
+            lacking = lacking_sums(table, sums.data)
+            if not lacking:
+                return sums, True
+            if again:
+                sums = self._fetched_sums(ask) or sums
+        _log.warning(
+            "%s/%s has no line for %d files that the index names, such as %s: they are not checked "
+            "by it; write it again with xxhsum -H2, or delete it",
+            self._name,
+            SUMS,
+            len(lacking),
+            lacking[0],
+        )
+        return sums, False
+
     def _with_sums(self, cached: Documents) -> Documents:
         if cached.sums is not None:
             return cached
-        sums = self._fetched_sums()
-        if sums is not None:
-            self._keep(SUMS, sums)
-        return cached._replace(sums=sums)
+        ask = self._asking.bounded
+        sums, _ = self._checked_sums(self._fetched_sums(ask), cached.table, ask)
+        if sums is None:
+            return cached
+        coming = cached._replace(sums=sums.data)
+        self._keep_sums(cached, coming)
+        return coming
 
     # --- what stays -------------------------------------------------------------------------------
 
@@ -265,7 +338,7 @@ class _Opening:
         """Remove the files of an index that is not the remote's any more."""
         gone = outdated_files(old, new)
         _log.warning(
-            "the index of %s has changed: removing %d files from %s that may be others now",
+            "what is in %s has changed: removing %d files from %s that may be others now",
             self._name,
             len(gone),
             self._folder.url,
@@ -273,10 +346,20 @@ class _Opening:
         for name in gone:
             self._folder.delete(name)
 
-    def _note(self, documents: Documents, etag: str) -> None:
-        size, digest = len(documents.data), documents.digest
-        source = Source(self._name, size, digest, etag, time.time(), os.getpid())
-        self._keep(_RECORD, json.dumps(source._asdict()).encode())
+    def _keep_sums(self, cached: Documents | None, coming: Documents) -> None:
+        """Keep the sums; files that came while theirs were not known are checked when used."""
+        if coming.sums is None:
+            return
+        if cached is not None and gained_sums(cached, coming):
+            try:
+                self._folder.delete(_LEDGER)  # which says that they were found right
+            except AccessDeniedError as error:
+                _log.info("not checking anew what is in %s: %s", self._folder.url, error)
+        self._keep(SUMS, coming.sums)
+
+    def _note(self, source: Source) -> None:
+        now = source._replace(url=self._name, asked=time.time(), by=os.getpid())
+        self._keep(_RECORD, json.dumps(now.with_versions({})._asdict()).encode())
 
     def _keep(self, name: str, data: bytes) -> None:
         """Keep a copy beside the shards, unless the folder is read-only and complete without it."""

@@ -1,17 +1,27 @@
-"""Storage options on their way from the user to a store: secrets that stay in the process."""
+"""Storage options and URLs on their way from the user to a store: secrets stay in the process."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from multiprocessing.context import get_spawning_popen
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from streaming_core._store import public_url
 from streaming_core.errors import AccessDeniedError, SchemaError
 
 if TYPE_CHECKING:
     from streaming_core._store import StorageOptions
 
-__all__ = ["KeptOptions"]
+__all__ = ["KeptOptions", "KeptUrl"]
+
+_SECRET: Final = re.compile(
+    r"https?:/+[^/]*@"  # whatever it is, it goes with the requests
+    r"|https?:.*\?"
+    r"|[a-z][a-z0-9+.-]+:/+[^/@]*:[^/]*@"  # a user alone is none, nor a bucket or container
+    r"|[a-z][a-z0-9+.-]+:/.*\?[a-z_][\w.-]*=",  # no pattern of names
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
 
 
 class KeptOptions:
@@ -75,3 +85,67 @@ class KeptOptions:
 
     def __setstate__(self, state: tuple[StorageOptions | None, list[str]]) -> None:
         self._given, self._names = state
+
+
+class KeptUrl(str):
+    """A URL with user, password or query, which nobody sees who does not open a store with it.
+
+    `repr` shows the rest. A pickle has all of it only on the way to a worker process that
+    `multiprocessing` is starting; in any other, asking for it is an error, as for `KeptOptions`.
+
+    Example:
+        >>> KeptUrl.of("https://me:secret@example.org/data?token=1")
+        'https://example.org/data'
+        >>> KeptUrl.of("https://me:secret@example.org/data") == "https://me:secret@example.org/data"
+        True
+    """
+
+    __slots__ = ("_is_lost",)
+
+    _is_lost: bool
+
+    @classmethod
+    def of(cls, url: str) -> str:
+        """Return a URL so that what may be secret in it is kept; others, and paths, as they are."""
+        if isinstance(url, cls) or _SECRET.match(url) is None:
+            return url
+        kept = cls(url)
+        kept._is_lost = False
+        return kept
+
+    @classmethod
+    def remains(cls, url: str) -> Self:
+        """Return what is left of a URL in a pickle."""
+        lost = cls(url)
+        lost._is_lost = True
+        return lost
+
+    @staticmethod
+    def whole(url: str) -> str:
+        """Return a URL that is all there; `AccessDeniedError` if some stayed behind."""
+        if isinstance(url, KeptUrl) and url._is_lost:  # noqa: SLF001 - our own
+            msg = (
+                f"user, password and query of {public_url(url)} are not in the pickle that this "
+                "process was given, because they may be secret; give the URL without them, and "
+                "them as storage_options, as a function that returns them or in the environment"
+            )
+            raise AccessDeniedError(msg)
+        return url
+
+    def __repr__(self) -> str:
+        return repr(public_url(self))
+
+    def __copy__(self) -> Self:
+        """Return itself: a copy in this process is no secret told."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself, as `__copy__`."""
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as `object` has it
+        """Leave secrets out, unless a worker process is being started."""
+        del protocol
+        if get_spawning_popen() is None and not self._is_lost:
+            return KeptUrl.remains, (public_url(self),)
+        return (KeptUrl.remains if self._is_lost else KeptUrl.of), (str(self),)

@@ -77,13 +77,13 @@ class Reading:
         if nulls != "none":
             given.append("nulls")
         last = (place or "").rstrip("/").rpartition("/")[2]
-        if format is None and not given and "." not in last and not _MAGIC.search(place or ""):
+        if format is None and not given and "." not in last and not _is_pattern(place or ""):
             return None  # the usual case, for which nothing need be loaded
         from streaming_core._virtual import check_nulls, kind_of_name  # noqa: PLC0415
         from streaming_core._virtual._filter import Filter  # noqa: PLC0415
 
         is_named = format is None and kind_of_name(last) is not None
-        is_told = is_named or index is not None or _MAGIC.search(place or "") is not None
+        is_told = is_named or index is not None or _is_pattern(place or "")
         if format == _OWN or (format is None and not is_told):
             if given:
                 msg = (
@@ -129,6 +129,14 @@ class Reading:
         from streaming_core._virtual import View  # noqa: PLC0415 - as above
 
         return View(self.columns, self.nulls)
+
+
+def _is_pattern(place: str) -> bool:
+    """Tell whether a place is a pattern; the query of a URL, such as a signature, is none."""
+    head, mark, query = place.partition("?")
+    if mark and "://" in head and "=" in query:
+        place = head
+    return _MAGIC.search(place) is not None
 
 
 def guarded(options: Mapping[str, Any] | None) -> dict[str, Any] | None:

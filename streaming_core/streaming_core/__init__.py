@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from streaming_core._store import Store, open_store, register_store
     from streaming_core._world import World
     from streaming_core.errors import StreamingError
+    from streaming_reader._pipeline import Transforms
+    from streaming_reader._pipeline._config import dataloader_from_config
+    from streaming_reader._pipeline._create import create_dataloader
+    from streaming_reader._pipeline._text import chat_template, tokenize
     from streaming_reader.dataset import StreamingDataset
     from streaming_reader.loader import StreamingDataLoader
     from streaming_reader.local import LocalDataset
@@ -49,9 +53,13 @@ __all__ = [
     "StreamingDataset",
     "StreamingError",
     "TSVWriter",
+    "Transforms",
     "World",
     "XSVWriter",
     "__version__",
+    "chat_template",
+    "create_dataloader",
+    "dataloader_from_config",
     "errors",
     "load_index",
     "mds_encodings",
@@ -60,6 +68,7 @@ __all__ = [
     "register_store",
     "streams_registry",
     "testing",
+    "tokenize",
 ]
 
 _SUBMODULES = frozenset({"errors", "testing"})
@@ -76,14 +85,19 @@ _HOMES = {
     "StreamingDataset": "streaming_reader.dataset",
     "StreamingError": "streaming_core.errors",
     "TSVWriter": "streaming_writer",
+    "Transforms": "streaming_reader._pipeline",
     "World": "streaming_core._world",
     "XSVWriter": "streaming_writer",
+    "chat_template": "streaming_reader._pipeline._text",
+    "create_dataloader": "streaming_reader._pipeline._create",
+    "dataloader_from_config": "streaming_reader._pipeline._config",
     "load_index": "streaming_core._index",
     "mds_encodings": "streaming_core._format._mds",
     "merge_index": "streaming_writer",
     "open_store": "streaming_core._store",
     "register_store": "streaming_core._store",
     "streams_registry": "streaming_reader.stream",
+    "tokenize": "streaming_reader._pipeline._text",
 }
 
 

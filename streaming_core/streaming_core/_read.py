@@ -150,7 +150,10 @@ class FileCheck:
             if found[name] != text.lower():
                 msg = (
                     f"{file.basename}: the {name} in {place} is {found[name]}, {source} says "
-                    f"{text}; its bytes have changed since it was written"
+                    f"{text}; either its bytes have changed since it was written, or the data set "
+                    f"was written anew since {source} was read. Open it again: the index and the "
+                    "hashes kept in the cache folder are then compared with the remote's. If it is "
+                    "wrong still, write the file again"
                 )
                 raise ChecksumError(msg)
 

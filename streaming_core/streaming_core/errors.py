@@ -19,6 +19,7 @@ __all__ = [
     "DecompressionError",
     "IndexInvalidError",
     "IndexMissingError",
+    "LastingError",
     "MissingColumnError",
     "MissingExtraError",
     "ObjectNotFoundError",
@@ -34,6 +35,8 @@ __all__ = [
     "ShardCorruptError",
     "ShardFetchError",
     "ShardSizeError",
+    "SourceChangedError",
+    "SourceFormatError",
     "StoreBusyError",
     "StoreError",
     "StreamingError",
@@ -159,6 +162,18 @@ class ChecksumError(ShardCorruptError):
     kind = "checksum"
 
 
+class SourceFormatError(ShardCorruptError):
+    """A file of data that nobody converted is not what it should be; says where and why."""
+
+    kind = "source-format"
+
+
+class SourceChangedError(StreamingError, RuntimeError):
+    """A file of data that nobody converted was replaced after it was indexed; index it again."""
+
+    kind = "source-changed"
+
+
 class DecompressionError(ShardCorruptError):
     """Compressed bytes that are broken, or expand to another size than the index promises."""
 
@@ -262,6 +277,16 @@ class UnsafeKeyError(StoreError, ValueError):
     """A key that is no safe relative name, is reserved, or leads out of the store's folder."""
 
     kind = "unsafe-key"
+
+
+class LastingError(StoreError):
+    """What somebody has to put right before any request can succeed.
+
+    There is no such bucket, or the server's certificate is not trusted. It says nothing of single
+    objects, so it is no `ObjectNotFoundError`, after which many go on without the object.
+    """
+
+    kind = "lasting"
 
 
 class StoreBusyError(StoreError):

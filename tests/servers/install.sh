@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the servers that tests run against and pip cannot bring into .venv:
-#   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack]      all if none is named
+#   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack] [ceph] [swift]
+# Without names it is all but the last two, which `make test-all` asks for.
 # What is there already is left alone. What cannot be installed here is told and left out, and its
 # tests say so when they skip; with CI set that is an error.
 set -eu
@@ -75,10 +76,23 @@ install_localstack() {
   fi
 }
 
+install_ceph() {
+  command -v radosgw >/dev/null && command -v ceph-mon >/dev/null &&
+    command -v ceph-osd >/dev/null && command -v ceph >/dev/null && return
+  apt_install radosgw ceph-mon ceph-osd ceph-common || give_up ceph "needs root and apt-get"
+}
+
+install_swift() {
+  command -v swift-proxy-server >/dev/null && command -v swift-object-server >/dev/null &&
+    command -v memcached >/dev/null && return
+  apt_install swift-proxy swift-account swift-container swift-object memcached ||
+    give_up swift "needs root and apt-get"
+}
+
 [ $# -gt 0 ] || set -- nginx sshd azurite localstack
 for server; do
   case $server in
-  nginx | sshd | azurite | localstack) "install_$server" ;;
+  nginx | sshd | azurite | localstack | ceph | swift) "install_$server" ;;
   *) echo "unknown server: $server" >&2 && exit 2 ;;
   esac
 done

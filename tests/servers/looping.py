@@ -57,9 +57,13 @@ class Listening:
 
     async def _closed(self) -> None:
         if self._server is not None:
-            self._server.close()
+            # A server that is closed cannot take what was accepted a moment before.
+            for listener in self._server.sockets:
+                self._loop.remove_reader(listener.fileno())
         for _ in range(_ROUNDS):  # what was accepted becomes a task of ours
             await asyncio.sleep(0)
+        if self._server is not None:
+            self._server.close()
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()

@@ -234,7 +234,7 @@ class _Exchange:
         if instead is not None:
             await read_away(self._body(answer))
             await self._say(instead)
-            return True
+            return answer.stays_open
         return await self._answered(answer)
 
     async def _asked(self, head: Head) -> Head:

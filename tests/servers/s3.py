@@ -1,17 +1,20 @@
-"""Stores that speak S3: moto in this process, LocalStack as a process of its own."""
+"""Stores that speak S3: moto in this process, LocalStack as a process of its own.
+
+`ceph` and `swift` have two more, which verify signatures and are no emulators.
+"""
 
 from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.servers.processes import answers, needs, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 __all__ = ["KEYS", "S3Server", "localstack", "moto"]
 
@@ -26,6 +29,8 @@ class S3Server:
     """A running server."""
 
     url: str
+    keys: Mapping[str, str] = field(default_factory=KEYS.copy)
+    """Storage options that say who we are."""
 
     @contextmanager
     def client(self) -> Generator[Any]:
@@ -37,8 +42,8 @@ class S3Server:
             "s3",
             endpoint_url=self.url,
             region_name="us-east-1",
-            aws_access_key_id=KEYS["access_key_id"],
-            aws_secret_access_key=KEYS["secret_access_key"],
+            aws_access_key_id=self.keys["access_key_id"],
+            aws_secret_access_key=self.keys["secret_access_key"],
             config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 2}),
         )
         try:
@@ -55,7 +60,7 @@ class S3Server:
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Return the storage options that lead there."""
-        return {"endpoint_url": self.url, **KEYS, **more}
+        return {"endpoint_url": self.url, **self.keys, **more}
 
 
 @contextmanager

@@ -133,13 +133,16 @@ def prepare(output: Output, mode: Mode) -> Opening:
     Raises `OutputNotEmptyError` if something is there and `mode` does not say what to do with it,
     and `ResumeError` if what is there cannot be continued.
     """
-    try:
-        return _prepare(output, mode)
-    except _EndedError:  # what was unfinished at the first look is not any more
-        return _prepare(output, mode)
+    for is_last in (False, True):
+        try:
+            return _prepare(output, mode)
+        except _EndedError as error:  # what was unfinished at the first look is not any more
+            if is_last:
+                raise OutputBusyError(str(error)) from error
+    raise AssertionError
 
 
-class _EndedError(OutputBusyError):
+class _EndedError(Exception):
     """The writer that was to be gone on after had just ended well."""
 
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from streaming_core._format import Shard
 
-__all__ = ["Fetcher", "Shards"]
+__all__ = ["BUDGET_BYTES", "Fetcher", "Shards"]
 
+BUDGET_BYTES = 1 << 30
+"""Of shards that are fetched and not yet taken."""
 _THREADS = 4
-_BUDGET_BYTES = 1 << 30
 _MOST_WARM = 32
 """Local shards that are opened ahead; each may cost a descriptor, and one that is in use."""
 
@@ -75,7 +76,7 @@ class Fetcher:
     has no such threads, `close` does nothing.
     """
 
-    def __init__(self, shards: Shards, *, timeout: float, budget: int = _BUDGET_BYTES) -> None:
+    def __init__(self, shards: Shards, *, timeout: float, budget: int = BUDGET_BYTES) -> None:
         """Fetch from `shards`, waiting for each until nothing has come for `timeout` seconds."""
         self._shards = shards
         self._timeout = timeout

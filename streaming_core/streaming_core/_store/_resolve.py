@@ -111,13 +111,21 @@ def register_store(scheme: str, factory: StoreFactory) -> None:
 def public_url(url: str) -> str:
     """Return `url` without what may be secret: user, password, query and fragment.
 
+    It need not be well-formed: mistyped URLs have passwords, too.
+
     Example:
         >>> public_url("s3://key:secret@bucket/folder?token=1")
         's3://bucket/folder'
     """
+    scheme = _SCHEME.match(url)
     head, slashes, rest = url.partition("://")
-    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if scheme is not None and not slashes:  # one slash, as in dbfs:/folder
+        head, slashes, rest = scheme[1], ":/", url[scheme.end() :]
     host, slash, path = rest.partition("/")
+    if ":" in re.split(r"[?#]", host.rpartition("@")[0], maxsplit=1)[0]:
+        host = host.rpartition("@")[2]  # a password may have a '?' or '#'
+    kept = re.split(r"[?#]", host + slash + path, maxsplit=1)[0]
+    host, slash, path = kept.partition("/")
     return head + slashes + host.rpartition("@")[2] + slash + path
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    LastingError,
     ObjectNotFoundError,
     ObjectTooLargeError,
     RangeError,
@@ -29,6 +30,7 @@ _T = TypeVar("_T")
 _FINAL: Final = (
     AccessDeniedError,
     AlreadyExistsError,
+    LastingError,
     ObjectNotFoundError,
     ObjectTooLargeError,
     RangeError,
@@ -42,7 +44,7 @@ _BLINK_SECONDS: Final = 1.0
 
 
 def is_final(error: StoreError) -> bool:
-    """Tell whether asking again cannot help: the store has answered, and the answer is no.
+    """Tell whether asking again cannot help: the answer is no, or there is nobody to ask.
 
     Example:
         >>> is_final(ObjectNotFoundError("none")), is_final(StoreError("connection reset"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,43 @@ def test_a_backend_whose_package_is_missing_names_the_extra(
         ("https://u:p@host:80/a?sig=s#f", "https://host:80/a"),
         ("az://u:p@w@host", "az://host"),
         ("s3://bucket/a@b", "s3://bucket/a@b"),
+        ("dbfs:/u:p@host/a", "dbfs:/host/a"),
+        ("https:/u:p@host/a?sig=s", "https:/host/a"),
+        ("http://u:p?w@host/a", "http://host/a"),
+        ("http://u:p#w@host/a?b", "http://host/a"),
+        ("http://host?to=me@x", "http://host"),
+        ("/data/a?b@c", "/data/a?b@c"),
     ],
 )
 def test_a_public_url_has_no_secrets(url: str, shown: str) -> None:
     """User, password, query and fragment go; an @ in the path stays."""
     assert public_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "hf://user:secret@datasets/a/b",
+        "dbfs://user:secret@host/x",
+        "dbfs:/user:secret@host/x//y",
+        "oci://user:secret@/x",
+        "http://user:secret@[::1/x",
+        "https://user:secret@[nonsense]/x",
+        "sftp://user:secret@[::1/x",
+    ],
+)
+def test_a_malformed_url_is_an_error_without_its_password(url: str) -> None:
+    """Whoever mistypes a URL shows it to others, to be helped."""
+    with pytest.raises(SchemaError) as caught:
+        open_store(url)
+    shown = traceback.format_exception(caught.value)
+    assert not [line for line in shown if "secret" in line]
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1", "http://host:port"])
+@pytest.mark.parametrize("url", ["s3://bucket/x", "gs://bucket/x", "az://container/x"])
+def test_a_malformed_endpoint_is_an_error_that_says_so(url: str, endpoint: str) -> None:
+    """It is no fault of the store, and nothing that could pass."""
+    more = {"account_name": "me"} if url.startswith("az") else {}
+    with pytest.raises(SchemaError, match="endpoint"):
+        open_store(url, {**more, "endpoint_url": endpoint})

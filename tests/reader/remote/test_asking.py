@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _RECORD = ".streaming/source"
+_READ = [("GET", "/checksums.xxh128"), ("GET", "/index.json")]
+_COMPARED = [("HEAD", "/checksums.xxh128"), ("HEAD", "/index.json")]
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +56,30 @@ def _asked(server: WebServer) -> list[tuple[str, str]]:
     return sorted((entry.method, entry.path) for entry in server.log)
 
 
-def test_a_first_opening_is_two_requests_and_the_next_one(
-    server: WebServer, tmp_path: Path
-) -> None:
-    """Index and hashes at first; afterwards whether the index is still the same."""
-    dataset(server.url, tmp_path)
-    assert _asked(server) == [("GET", "/checksums.xxh128"), ("GET", "/index.json")]
-    server.log.clear()
-    dataset(server.url, tmp_path)
-    assert _asked(server) == [("HEAD", "/index.json")]
+def test_each_opening_is_two_requests(server: WebServer, tmp_path: Path) -> None:
+    """Index and hashes, read twice where no etag proves them; then whether they are the same."""
+    for requests in (_READ, _READ, _COMPARED, _COMPARED):
+        server.log.clear()
+        dataset(server.url, tmp_path)
+        assert _asked(server) == requests
+
+
+def test_without_hashes_the_first_and_the_last_shard_are_compared(tmp_path: Path) -> None:
+    """Two requests more, where no index and no sums would change with the shards."""
+    remote, local = tmp_path / "remote", tmp_path / "local"
+    write(remote, 60)
+    (remote / "checksums.xxh128").unlink()
+    last = max(path.name for path in remote.glob("*.mds"))
+    shards = [("HEAD", "/shard.00000.mds"), ("HEAD", f"/{last}")]
+    with WebServer(remote) as server:
+        for requests in (_READ, _READ, _COMPARED):
+            server.log.clear()
+            dataset(server.url, local)
+            assert _asked(server) == sorted([*requests, *shards])
 
 
 def test_index_and_hashes_come_side_by_side(server: WebServer, tmp_path: Path) -> None:
-    """A first opening takes one round trip: either request is on its way before the other ends."""
+    """An opening takes one round trip: either request is on its way before the other ends."""
     both = threading.Barrier(2, timeout=20)
 
     def answer(asked: Asked) -> Said | None:
@@ -75,7 +88,8 @@ def test_index_and_hashes_come_side_by_side(server: WebServer, tmp_path: Path) -
         return None
 
     server.answer = answer
-    assert dataset(server.url, tmp_path).num_samples == 60
+    for _ in range(3):
+        assert dataset(server.url, tmp_path).num_samples == 60
 
 
 def test_eight_ranks_of_a_node_ask_once(server: WebServer, tmp_path: Path) -> None:
@@ -86,10 +100,7 @@ found = dataset(sys.argv[1], Path(sys.argv[2]))
 print(found.num_samples, flush=True)
 sys.stdin.readline()
 """
-    for requests in (
-        [("GET", "/checksums.xxh128"), ("GET", "/index.json")],
-        [("HEAD", "/index.json")],
-    ):
+    for requests in (_READ, _READ, _COMPARED):
         server.log.clear()
         found = run_processes(code, [[server.url, str(tmp_path)]] * 8)
         assert found == [60] * 8
@@ -117,10 +128,11 @@ def test_a_process_that_has_ended_spares_nobody_the_question(
         "import sys; from streaming_core import StreamingDataset as D;"
         "D(remote=sys.argv[1], local=sys.argv[2], batch_size=1)"
     )
-    subprocess.run([sys.executable, "-c", code, server.url, str(tmp_path)], check=True)
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code, server.url, str(tmp_path)], check=True)
     server.log.clear()
     dataset(server.url, tmp_path)
-    assert _asked(server) == [("HEAD", "/index.json")]
+    assert _asked(server) == _COMPARED
 
 
 def test_what_is_fresh() -> None:
@@ -199,14 +211,14 @@ class _Numbered:
 
 
 def test_a_thousand_streams_open_side_by_side_within_bounds(remote: Path, tmp_path: Path) -> None:
-    """Two requests each at first, one each later, a few dozen at a time, never a thousand."""
+    """Two requests each, a few dozen at a time, never a thousand."""
     answer = _Numbered(remote)
     with WebServer(answer=answer) as server:
-        for requests in (2000, 1000):
+        for method in ("GET", "GET", "HEAD"):
             server.log.clear()
             found = StreamingDataset(streams=_streams(server.url, tmp_path, 1000), batch_size=1)
             assert found.num_samples == 60_000
-            assert len(server.log) == requests
+            assert len(server.log) == server.count(method) == 2000
         assert 4 < answer.most <= 32
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import multiprocessing
 import pickle
 import threading
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from tests.servers.web import Asked, Said, WebServer
 
 from streaming_core import Stream, StreamingDataLoader, StreamingDataset, load_index
 from streaming_core._store import _options
+from streaming_core._store._http._wire import basic
 from streaming_core.errors import AccessDeniedError, SchemaError
 
 if TYPE_CHECKING:
@@ -155,6 +157,120 @@ def test_options_that_stayed_behind_are_an_error_when_they_are_needed(
     travels = Stream(remote=f"{url}/b", local=tmp_path / "k", storage_options=_module_options)
     travels = pickle.loads(pickle.dumps(travels))
     assert StreamingDataset(streams=[travels], batch_size=1).num_samples == 30
+
+
+_SECRETS = ("pass55", "sig66", "user44")
+
+
+@pytest.fixture
+def signed_url(url: str, door: _Door) -> str:
+    """Return a URL with all that may be secret; the server lets in whom it names."""
+    door.token = basic("user44", "pass55")
+    return f"{url.replace('://', '://user44:pass55@')}/a"
+
+
+def test_nobody_sees_what_a_url_says_of_who_we_are(signed_url: str, tmp_path: Path) -> None:
+    """Not in what is shown, checkpointed, pickled, or kept; other pickles of it stay usable."""
+    local = tmp_path / "l"
+    whole = StreamingDataset(remote=signed_url, local=str(local), batch_size=4)
+    stream = Stream(remote=signed_url, local=local)
+    mixed = StreamingDataset(streams=[stream], batch_size=4)
+    query = Stream(remote="https://host/a?sig=sig66", local=local, index="az://c/i?sig=sig66")
+    for dataset in (whole, mixed):
+        assert _ids(dataset) == list(range(40))
+    seen: list[object] = [
+        *(stream, query, query.remote, query.settings, whole.streams, mixed.streams),
+        *(stream.url, stream.source, whole._catalogue.caches, json.dumps(whole.state_dict(4))),
+    ]
+    pickled = [pickle.dumps(each) for each in (whole, mixed, stream, query, stream.settings)]
+    kept = [path.read_bytes() for path in local.rglob("*") if path.is_file()]
+    for text in [*(repr(each).encode() for each in seen), *pickled, *kept]:
+        assert not [secret for secret in _SECRETS if secret.encode() in text]
+    assert "127.0.0.1" in repr(stream)
+    assert stream.remote == signed_url  # who asks for it is given it
+    assert _ids(pickle.loads(pickled[0])) == list(range(40))  # all of it is here
+
+
+def test_a_url_that_lost_its_secrets_is_an_error_when_it_is_needed(
+    signed_url: str, tmp_path: Path
+) -> None:
+    """Twice pickled as well; a copy in this process has them."""
+    stream = Stream(remote=signed_url, local=tmp_path / "l", split="")
+    for again in (copy.copy(stream), copy.deepcopy(stream)):
+        assert StreamingDataset(streams=[again], batch_size=1).num_samples == 40
+    lost = pickle.loads(pickle.dumps(stream))
+    for gone in (lost, pickle.loads(pickle.dumps(lost)), copy.deepcopy(lost)):
+        with pytest.raises(AccessDeniedError, match="user, password and query of http://127"):
+            StreamingDataset(streams=[gone], batch_size=1)
+    unplaced = pickle.loads(pickle.dumps(Stream(remote=signed_url)))
+    with pytest.raises(AccessDeniedError, match="not in the pickle"):
+        _ = unplaced.local
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_have_the_whole_url(signed_url: str, tmp_path: Path, context: str) -> None:
+    """A worker that is started anew fetches as whom the URL names."""
+    dataset = StreamingDataset(remote=signed_url, local=str(tmp_path / "l"), batch_size=4)
+    loader = StreamingDataLoader(
+        dataset, batch_size=4, num_workers=2, multiprocessing_context=context
+    )
+    assert sorted(int(i) for batch in loader for i in batch["id"]) == list(range(40))
+    stream = Stream(remote=signed_url, local=str(tmp_path / "m"))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pool.apply(_module_options)  # started; what it is sent is an ordinary pickle
+        with pytest.raises(AccessDeniedError, match="not in the pickle"):
+            pool.apply(_url_of, (stream,))
+    process = multiprocessing.get_context("spawn").Process(target=_check_url, args=(stream,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def _url_of(stream: Stream) -> str:
+    return str(stream.url)
+
+
+def _check_url(stream: Stream) -> None:
+    assert "user44:pass55" in _url_of(stream)
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "/data/set?1",
+        "s3://bucket/set#1",
+        "s3://bucket/year=20?4/*.parquet",
+        "abfss://container@account.dfs.core.windows.net/set",
+        "oci://bucket@namespace/set",
+        "sftp://user@host/set",
+        "hf://datasets/a/b@main/set",
+        "dbfs:/set@1",
+    ],
+)
+def test_urls_without_secrets_are_shown_and_travel_whole(remote: str, tmp_path: Path) -> None:
+    """Users of other machines, buckets and patterns are no secrets."""
+    stream = Stream(remote=remote, local=tmp_path)
+    assert repr(remote) in repr(stream)
+    assert pickle.loads(pickle.dumps(stream)).remote == remote
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "https://pass55@host/a",
+        "https://host/a?pass55",
+        "HTTPS:/user:pass55@host/a",
+        "sftp://me:pass55@host/a",
+        "fsspec+ftp://me:pass55@host/a",
+        "az://container/a?sig=pass55",
+        "dbfs:/me:pass55@host/a",
+    ],
+)
+def test_urls_with_secrets_are_neither_shown_nor_travel(remote: str, tmp_path: Path) -> None:
+    """Well-formed or not."""
+    stream = Stream(remote=remote, local=tmp_path)
+    assert "pass55" not in repr(stream)
+    assert b"pass55" not in pickle.dumps(stream)
 
 
 def _module_options() -> dict[str, Any]:

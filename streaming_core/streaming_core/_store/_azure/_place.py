@@ -178,7 +178,10 @@ def _known_account(options: Options, texts: Mapping[str, str]) -> str:
 
 def _account_in(endpoint: str) -> str:
     """Return the account in a URL of the service: of its host name, or of the path elsewhere."""
-    parts = urlsplit(endpoint)
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError:
+        return ""  # what is wrong with it is said where it is used
     labels = (parts.hostname or "").split(".")
     if _SERVICES & {*labels[1:]}:
         return labels[0].removesuffix("-secondary")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming_core._store._azure._place import FORMS
-from streaming_core.errors import AccessDeniedError, StoreError
+from streaming_core.errors import AccessDeniedError, LastingError, StoreError
 
 if TYPE_CHECKING:
     from streaming_core._store._azure._place import Place
@@ -46,7 +46,7 @@ def meaning(
     """Return the typed error for a refusal; None if its status says it all."""
     code, said = error.refusal.code, f"{what}: {error}"
     if code == "ContainerNotFound":
-        return StoreError(
+        return LastingError(
             f"{said}: the account {place.account!r} has no container {place.container!r}; create "
             f"it, or check the URL. Its forms are: {FORMS}"
         )

@@ -11,6 +11,7 @@ from streaming_core._store._databricks._dbfs import DbfsStore
 from streaming_core._store._databricks._gate import DatabricksGate
 from streaming_core._store._databricks._volume import VolumeStore
 from streaming_core._store._options import Options
+from streaming_core._store._resolve import public_url
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def databricks_from_url(url: str, options: StorageOptions | None = None) -> Volu
     problem = name_problem(folder)
     if problem is not None or (in_volume and len(parts) < _VOLUME_PARTS):
         msg = (
-            f"{url!r} names no folder: write dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>, "
-            "or dbfs:/<folder>"
+            f"{public_url(url)!r} names no folder: write "
+            "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>, or dbfs:/<folder>"
         )
         raise SchemaError(msg)
     known = Options(options, known=KNOWN, secret=SECRET)

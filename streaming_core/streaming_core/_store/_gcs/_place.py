@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from streaming_core._store._options import Options
-from streaming_core.errors import SchemaError, StoreError
+from streaming_core.errors import LastingError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,12 @@ def place_of(url: str, given: StorageOptions | None) -> tuple[Place, Options]:
     if is_emulator:
         endpoint = emulator if "://" in emulator else f"http://{emulator}"
     endpoint = endpoint or ENDPOINT
-    if urlsplit(endpoint).scheme not in {"http", "https"} or not urlsplit(endpoint).hostname:
+    try:
+        parts = urlsplit(endpoint)
+        fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
         source = _EMULATOR if is_emulator else "the storage option endpoint_url"
         msg = f"{source} must be a URL such as {ENDPOINT}; came {endpoint!r}"
         raise SchemaError(msg)
@@ -109,9 +114,11 @@ def project_of(options: Options, name: str) -> str:
     return text
 
 
-def no_bucket(what: str, root: str, error: RefusedError) -> StoreError:
+def no_bucket(what: str, root: str, error: RefusedError) -> LastingError:
     """Return the error that says that a bucket is missing, not an object."""
-    return StoreError(f"{what}: there is no bucket {root!r} ({error}); check its name, or make it")
+    return LastingError(
+        f"{what}: there is no bucket {root!r} ({error}); check its name, or make it"
+    )
 
 
 def plain(headers: Mapping[str, str], body: bytes) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from streaming_core._store._resolve import public_url
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -66,14 +67,16 @@ def repo_of(url: str, revision: str = "") -> tuple[Repo, str, str]:
     match = _URL.fullmatch(url)
     if match is None:
         msg = (
-            f"{url!r} names no repository: write hf://datasets/<owner>/<name>/<folder>, "
+            f"{public_url(url)!r} names no repository: write "
+            "hf://datasets/<owner>/<name>/<folder>, "
             "with @<revision> after the name if it is not main; models and spaces are named alike, "
             "hf://models/… and hf://spaces/…"
         )
         raise SchemaError(msg)
     kind, name, said, folder = match[1], match[2], unquote(match[3] or ""), match[4] or ""
     if said and revision and said != revision:
-        msg = f"{url!r} names one revision, the storage option revision {revision!r} another"
+        shown = public_url(url)
+        msg = f"{shown!r} names one revision, the storage option revision {revision!r} another"
         raise SchemaError(msg)
     chosen = said or revision
     root = f"hf://{kind}/{name}" + (f"@{quote(chosen, safe='')}" if chosen else "")

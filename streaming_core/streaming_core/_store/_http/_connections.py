@@ -23,6 +23,7 @@ __all__ = [
     "Key",
     "Origin",
     "Timeouts",
+    "UntrustedError",
     "basic",
     "connected",
     "kept",
@@ -39,6 +40,10 @@ _PROXY_VARIABLES: Final = (
     *("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
     "REQUEST_METHOD",
 )
+
+
+class UntrustedError(WireError):
+    """Nobody whom we trust vouches for the server, or whom to trust cannot be read."""
 
 
 class Origin(NamedTuple):
@@ -117,6 +122,8 @@ class Connection:
         """Tell whether it is open and has nothing to read, as it should between requests."""
         if self.socket.fileno() < 0:
             return False
+        if isinstance(self.socket, ssl.SSLSocket) and self.socket.pending():
+            return False  # it has been taken from the system and deciphered already
         if not hasattr(select, "poll"):
             return not select.select([self.socket], [], [], 0)[0]
         poll = select.poll()
@@ -216,12 +223,47 @@ def connected(key: Key, timeouts: Timeouts) -> Connection:
         made = http.client.HTTPConnection(first.host, first.port, timeout=timeouts.connect)
     try:
         made.connect()
+    except OSError as error:
+        made.close()
+        raise _unconnected(error, key, first) from error
     except BaseException:
         made.close()
         raise
     connection = Connection(made.sock)
     kept.note(connection)
     return connection
+
+
+def _unconnected(error: OSError, key: Key, first: Origin) -> WireError:
+    """Return the error that says to whom there is no connection, and what may help."""
+    origin, said = key.origin, f"{type(error).__name__}: {error}"
+    place = f"{origin.host if ':' not in origin.host else f'[{origin.host}]'}:{origin.port}"
+    if key.proxy is not None:
+        place += f" through the proxy {first.host}:{first.port}, which {_named(origin)} names"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        trusted = f"the certificates in {key.ca_file!r}" if key.ca_file else "this system"
+        return UntrustedError(
+            f"the certificate of {place} is not vouched for by {trusted} "
+            f"(CERTIFICATE_VERIFY_FAILED: {error.verify_message}); "
+            "if an authority of your own made it, name that one's certificate with the storage "
+            f"option ca_file or with {' or '.join(_CA_VARIABLES)}; the host has to be called as "
+            "the certificate calls it"
+        )
+    if isinstance(error, ssl.SSLError):
+        return WireError(f"no TLS with {place}: {said}; check that this port speaks https")
+    if isinstance(error, socket.gaierror):
+        advice = "check the host's name in the URL or endpoint, and the network"
+    else:
+        advice = "check that the server runs there, and the URL or endpoint"
+    if key.proxy is not None:
+        advice = f"check the proxy, or name the host in no_proxy; {advice}"
+    return WireError(f"no connection to {place}: {said}; {advice}")
+
+
+def _named(origin: Origin) -> str:
+    """Return the environment variable that names the proxy."""
+    name = f"{origin.scheme}_proxy"
+    return name if os.environ.get(name) else name.upper()
 
 
 @lru_cache(maxsize=8)
@@ -233,8 +275,12 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
             return ssl.create_default_context(capath=ca_file)
         return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        msg = f"the certificates to trust in {ca_file!r} cannot be used: {error}"
-        raise WireError(msg) from error
+        msg = (
+            f"the certificates to trust in {ca_file!r} cannot be used: {error}; it is named by the "
+            f"storage option ca_file, or by {' or '.join(_CA_VARIABLES)}, and must be a file of "
+            "certificates in PEM form, or a folder of such"
+        )
+        raise UntrustedError(msg) from error
 
 
 @lru_cache(maxsize=64)
@@ -250,14 +296,14 @@ def _proxy(origin: Origin, environment: tuple[str | None, ...]) -> str | None:
 
 
 def _proxy_origin(proxy: str) -> Origin:
-    parts = urlsplit(proxy)
+    kind, _, _ = proxy.partition("://")
     try:
-        if parts.scheme == "http":
-            return Origin.of(f"http://{parts.netloc.rpartition('@')[2]}")
+        if kind.lower() == "http":
+            return Origin.of(f"http://{urlsplit(proxy).netloc.rpartition('@')[2]}")
     except ValueError:
         pass
     msg = (
-        f"the environment names a proxy of the kind {parts.scheme!r} that cannot be used; "
+        f"the environment names a proxy of the kind {kind!r} that cannot be used; "
         "wanted is http://[user:password@]host:port, or the host in no_proxy"
     )
     raise WireError(msg)

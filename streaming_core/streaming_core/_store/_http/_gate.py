@@ -82,6 +82,8 @@ class RefusedError(Exception):
 
     def __str__(self) -> str:
         words = [f"status {self.status}", self.refusal.code, self.refusal.message]
+        if self.retry_after is not None:
+            words.insert(1, f"Retry-After {self.retry_after:.0f} seconds")
         text = ", ".join(word for word in words if word)
         return _PRINTABLE.sub(" ", text)[:_MAX_MESSAGE_CHARS]
 

@@ -17,9 +17,18 @@ __all__ = ["Chunks", "Head", "Incoming", "NoAnswerError", "WireError"]
 _ROOM_BYTES: Final = 16 << 10
 _MOST_HEAD_BYTES: Final = 128 << 10
 _MOST_LINE_BYTES: Final = 8 << 10
+_MOST_AFTER_BYTES: Final = 64 << 10
+_MOST_INTERIM: Final = 100
+"""How many answers may precede one; who works for long says so now and then."""
+_FINAL_STATUS: Final = 200
+_SWITCHED: Final = 101
+_SPACE: Final = " \t\r"
 _BLANK: Final = re.compile(rb"\n\r?\n")
-_STATUS: Final = re.compile(r"HTTP/1\.([0-9]) ([1-5][0-9]{2})(?: .*)?", re.ASCII)
-_SIZE: Final = re.compile(rb"\s*([0-9a-fA-F]{1,15})\s*(?:;.*)?", re.DOTALL)
+_FOLD: Final = re.compile(r"\r?\n[ \t]+")
+_STATUS: Final = re.compile(r"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: .*)?", re.ASCII)
+_SIZE: Final = re.compile(rb"[ \t]*0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+_JOINED: Final = frozenset({"connection", "transfer-encoding"})
+"""Headers of which each counts that comes."""
 
 
 class WireError(OSError):
@@ -35,7 +44,7 @@ class Head(NamedTuple):
 
     status: int
     headers: dict[str, str]
-    """By name in small letters; of several with one name the last."""
+    """By name in small letters; of several with one name the last, or all where all count."""
     lengths: frozenset[str]
     """All that is said of the body's length."""
     stays: bool
@@ -63,12 +72,17 @@ class Incoming:
 
         Raises:
             NoAnswerError: None begins.
-            WireError: It is cut short, or no HTTP.
+            WireError: It is cut short, or no HTTP, or only such come as precede answers.
         """
-        while True:
+        for _ in range(_MOST_INTERIM):
             found = _parsed(self._until_blank())
-            if found.status >= 200 or found.status == 101:  # noqa: PLR2004 - others precede answers
+            if found.status >= _FINAL_STATUS:
                 return found
+            if found.status == _SWITCHED:
+                msg = "the server goes on in another protocol, which nobody asked for"
+                raise WireError(msg)
+        msg = f"after {_MOST_INTERIM} answers that precede one there was none"
+        raise WireError(msg)
 
     def readinto(self, view: memoryview) -> int:
         """Fill the beginning of `view` with what is there, at least one byte; 0 at the end."""
@@ -94,14 +108,26 @@ class Incoming:
                 msg = "the body ended between two chunks"
                 raise WireError(msg)
 
+    def take(self, wanted: bytes) -> bool:
+        """Take these bytes, and no others, if they come next; tell whether they do."""
+        while len(self._room) - self._at < len(wanted):
+            if not self._more():
+                return False
+        if not self._room.startswith(wanted, self._at):
+            return False
+        self._at += len(wanted)
+        return True
+
     def _until_blank(self) -> bytes:
+        seen = 0
         while True:
-            match = _BLANK.search(self._room, self._at)
+            match = _BLANK.search(self._room, self._at + max(0, seen - 2))
             if match is not None:
                 found = self._room[self._at : match.start()]
                 self._at = match.end()
                 return found
-            if len(self._room) - self._at > _MOST_HEAD_BYTES:
+            seen = len(self._room) - self._at
+            if seen > _MOST_HEAD_BYTES:
                 msg = f"the head of the answer has more than {_MOST_HEAD_BYTES} bytes"
                 raise WireError(msg)
             if self._more():
@@ -142,8 +168,8 @@ class Chunks:
             msg = f"the body ended {self._left} bytes before the end of a chunk"
             raise WireError(msg)
         self._left -= count
-        if not self._left and self._incoming.line():
-            msg = "a chunk of the body is longer than it says"
+        if not self._left and not self._incoming.take(b"\r\n"):
+            msg = "a chunk of the body does not end where it says"
             raise WireError(msg)
         return count
 
@@ -156,33 +182,51 @@ class Chunks:
             raise WireError(msg)
         self._left = int(match[1], 16)
         if not self._left:
-            while self._incoming.line():
-                pass  # what is said after the body
-            self.is_over = True
+            self._end()
         return not self.is_over
+
+    def _end(self) -> None:
+        """Pass over what is said after the body."""
+        num_bytes = 0
+        while line := self._incoming.line():
+            num_bytes += len(line) + 1
+            if num_bytes > _MOST_AFTER_BYTES:
+                msg = f"more than {_MOST_AFTER_BYTES} bytes are said after the body"
+                raise WireError(msg)
+        self.is_over = True
 
 
 def _parsed(text: bytes) -> Head:
-    first, *lines = text.decode("latin-1").split("\n")
-    status = _STATUS.fullmatch(first.rstrip())
+    said = text.decode("latin-1")
+    if "\n " in said or "\n\t" in said:
+        said = _FOLD.sub(" ", said)
+    first, *lines = said.split("\n")
+    status = _STATUS.fullmatch(first.rstrip(_SPACE))
     if status is None:
         msg = f"what came is no HTTP: it begins with {first[:40]!r}"
         raise NoAnswerError(msg)
     headers: dict[str, str] = {}
     lengths: set[str] = set()
-    name = ""
     for line in lines:
-        if line[:1] in {" ", "\t"} and name:  # goes on with the one before
-            headers[name] = f"{headers[name]} {line.strip()}"
-            continue
         before, colon, value = line.partition(":")
         if not colon:
-            msg = f"the head of the answer has a line that is no header: {line[:40]!r}"
+            msg = f"the head of the answer has a line that is no header: {line.strip()[:40]!r}"
             raise WireError(msg)
-        name = before.strip().lower()
-        headers[name] = value.strip()
+        name, value = before.strip(_SPACE).lower(), value.strip(_SPACE)
         if name == "content-length":
-            lengths.add(headers[name])
+            named = [length.strip(_SPACE) for length in value.split(",")]
+            lengths.update(named)
+            value = named[-1]
+        elif name in _JOINED and name in headers:
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    return Head(int(status[2]), headers, frozenset(lengths), _stays(status[1], headers))
+
+
+def _stays(minor: str, headers: dict[str, str]) -> bool:
+    """Tell whether the connection can be used again; it cannot where its use is in doubt."""
     said = headers.get("connection", "").lower()
-    stays = "close" not in said if status[1] != "0" else "keep-alive" in said
-    return Head(int(status[2]), headers, frozenset(lengths), stays)
+    if "close" in said or (minor == "0" and "keep-alive" not in said):
+        return False
+    # Two that see the end of such a body in different places are all it takes to mix up answers.
+    return "transfer-encoding" not in headers or (minor != "0" and "content-length" not in headers)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming_core._store._http._gate import RefusedError
-from streaming_core._store._http._wire import FAILURES
+from streaming_core._store._http._wire import FAILURES, UntrustedError
 from streaming_core._store._retry import Retry
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def _patiently(task: Callable[[], _T]) -> _T:
             passes = error.status >= _SERVER_ERRORS or error.status in _MAY_PASS
             if not passes or wanted > _LONGEST_SECONDS:
                 raise
+        except UntrustedError:
+            raise
         except FAILURES:
             wanted = 0.0
         retry.wait(max(wanted, retry.pause_seconds(failures)))

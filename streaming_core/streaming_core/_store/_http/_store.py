@@ -29,10 +29,11 @@ from streaming_core._store._http._reading import (
     object_etag,
     spans,
 )
-from streaming_core._store._http._wire import FAILURES, Timeouts
+from streaming_core._store._http._wire import FAILURES, Timeouts, UntrustedError, WireError
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    LastingError,
     ObjectNotFoundError,
     RangeError,
     StoreBusyError,
@@ -321,9 +322,13 @@ class HttpStore(ABC):
             raise
         except RefusedError as error:
             raise _refused(error, what, operation) from None
+        except UntrustedError as error:
+            msg = f"{what}: {error}"
+            raise LastingError(msg) from error
         except FAILURES as error:
             reason = str(error) or "no answer"
-            msg = f"{what}: {type(error).__name__}: {reason}"
+            kind = "" if isinstance(error, WireError) else f"{type(error).__name__}: "
+            msg = f"{what}: {kind}{reason}"
             raise StoreError(msg) from error
 
     def _one_version(self, key: str, bodies: Sequence[Body]) -> str:

@@ -10,6 +10,7 @@ from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError
 from streaming_core._store._http._store import HttpStore
 from streaming_core._store._http._wire import basic
 from streaming_core._store._options import Options
+from streaming_core._store._resolve import public_url
 from streaming_core.errors import ObjectNotFoundError, SchemaError, StoreError
 
 if TYPE_CHECKING:
@@ -68,7 +69,14 @@ class WebStore(HttpStore):
 
         Options: `headers` to send with every request, and `ca_file`, the certificates to trust.
         """
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # brackets that are no IPv6 address; it may repeat secrets
+            msg = (
+                f"{public_url(url)!r} is no URL: the host is malformed; write "
+                "http://host:port/folder, an IPv6 address in brackets as in http://[::1]:80/folder"
+            )
+            raise SchemaError(msg) from (None if "@" in url else error)
         said: dict[str, Mapping[str, str]] = {}
         if parts.query:
             said["query"] = dict(parse_qsl(parts.query, keep_blank_values=True))

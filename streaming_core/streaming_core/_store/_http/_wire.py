@@ -21,6 +21,7 @@ from streaming_core._store._http._connections import (
     Key,
     Origin,
     Timeouts,
+    UntrustedError,
     basic,
     connected,
     kept,
@@ -39,6 +40,7 @@ __all__ = [
     "Origin",
     "Request",
     "Timeouts",
+    "UntrustedError",
     "WireError",
     "basic",
     "exchange",
@@ -59,6 +61,7 @@ _NO_BODY: Final = frozenset({204, 304})
 _WITH_BODY: Final = frozenset({"PUT", "POST", "PATCH"})
 _LENGTH_DIGITS: Final = 18
 _CHUNKED: Final = "chunked"
+_FORMS: Final = frozenset({_CHUNKED, "identity"})
 _TARGET: Final = re.compile(r"[!-~]+", re.ASCII)
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _BREAKS: Final = re.compile(r"[\r\n\0]")
@@ -123,7 +126,7 @@ class Answer:
         self._chunks: Chunks | None = None
         if bodyless or self.status in _NO_BODY:
             self._left = 0
-        elif _CHUNKED in self.headers.get("transfer-encoding", "").lower():
+        elif _is_chunked(self.headers.get("transfer-encoding", "")):
             self._chunks = Chunks(self._incoming)
         elif self._left is None:
             self._stays = False
@@ -187,6 +190,14 @@ class Answer:
             kept.give(self._key, connection)
         else:
             connection.close()
+
+
+def _is_chunked(said: str) -> bool:
+    """Tell how a body comes; raises `WireError` for forms that nobody asked for."""
+    if said and said.lower() not in _FORMS:
+        msg = f"the body comes in a form that nobody asked for: {said[:40]!r}"
+        raise WireError(msg)
+    return said.lower() == _CHUNKED
 
 
 def exchange(request: Request) -> Answer:
@@ -282,8 +293,11 @@ def _queued_bytes(sock: socket.socket) -> int:
 def _head(key: Key, request: Request) -> bytes:
     """Return what precedes the body; raises `WireError` for what no request may have."""
     target = request.target
+    given = {name.lower() for name in request.headers}
     # What lies in a store is wanted as it lies there.
-    headers = {"Host": request.origin.authority, "Accept-Encoding": "identity", **request.headers}
+    added = {"Host": request.origin.authority, "Accept-Encoding": "identity"}
+    headers = {name: value for name, value in added.items() if name.lower() not in given}
+    headers |= request.headers
     if key.proxy is not None and request.origin.scheme == "http":
         target = request.origin.text + target
         headers |= proxy_headers(key.proxy)

@@ -18,6 +18,7 @@ from streaming_core._store._http import Call, HttpStore, RefusedError, object_et
 from streaming_core._store._oci._account import KNOWN, SECRET, region_of
 from streaming_core._store._oci._gate import OciGate
 from streaming_core._store._options import Options
+from streaming_core._store._resolve import public_url
 from streaming_core.errors import (
     AlreadyExistsError,
     ObjectNotFoundError,
@@ -91,8 +92,8 @@ class OciStore(HttpStore):
         namespace = (match and match[2]) or str(known.get("namespace", default=""))
         if match is None or not namespace:
             msg = (
-                f"{url!r} names no bucket: write oci://<bucket>@<namespace>/<folder>, or give the "
-                "storage option namespace"
+                f"{public_url(url)!r} names no bucket: write oci://<bucket>@<namespace>/<folder>, "
+                "or give the storage option namespace"
             )
             raise SchemaError(msg)
         endpoint = str(known.get("endpoint_url", "OCI_CLI_ENDPOINT", default=""))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from streaming_core._store._http import Answer, Call, Gate, Origin, Refusal, RefusedError
 from streaming_core._store._http._wire import FAILURES, Request, exchange
@@ -102,6 +102,12 @@ class S3Gate(Gate):
     def root(self) -> str:
         """The path of the bucket itself, below the gate's."""
         return "" if self.learned.way.base else "/"
+
+    @property
+    def service(self) -> str:
+        """The URL of the service, as far as all its buckets have it."""
+        way = self.learned.way
+        return way.origin.text + way.base.removesuffix(f"/{quote(self.bucket)}")
 
     def checksum(self, body: Sequence[memoryview]) -> str:
         """Return the CRC-32 of a body as S3 writes it; empty if the store is not to verify any."""

@@ -18,6 +18,7 @@ from streaming_core._store._s3._upload import abort, unfinished, upload
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    LastingError,
     ObjectNotFoundError,
     SchemaError,
     StoreError,
@@ -142,6 +143,9 @@ class S3Store(HttpStore):
         return ObjectInfo(key, sum(map(len, views)), etag) if etag else self.head(key)
 
     def _created(self, key: str, views: Sequence[memoryview]) -> str:
+        if sum(map(len, views)) > _SINGLE_BYTES:
+            # Some heed the condition with a single request, and not when parts are joined.
+            self._refuse_existing(key)
         try:
             return self._put(key, views, only={"If-None-Match": "*"})
         except RefusedError as error:
@@ -240,12 +244,12 @@ class S3Store(HttpStore):
         """Return what a refusal means that other services do not have; None if they have."""
         code = error.refusal.code
         if code == "NoSuchBucket":
-            where = self._s3.learned.way.origin.text
+            where = self._s3.service
             msg = (
                 f"{what}: there is no bucket {self._s3.bucket!r} at {where}; check its name and "
                 "the endpoint, or make it first"
             )
-            return StoreError(msg)
+            return LastingError(msg)
         if code == "NoSuchUpload":
             return StoreError(f"{what}: {error}: somebody aborted the upload; try again")
         if error.status == _CONFLICT:

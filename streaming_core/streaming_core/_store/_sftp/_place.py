@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from streaming_core._store._options import Options
+from streaming_core._store._resolve import public_url
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -121,4 +122,11 @@ class Says:
 
 
 def _parts(url: str) -> SplitResult:
-    return urlsplit(url.replace("?", "%3F").replace("#", "%23"))
+    try:
+        return urlsplit(url.replace("?", "%3F").replace("#", "%23"))
+    except ValueError:  # brackets that are no IPv6 address; what is said of them has the password
+        msg = (
+            f"{public_url(url)!r} is no URL: the host is malformed; write sftp://host/folder, an "
+            "IPv6 address in brackets as in sftp://[::1]:22/folder"
+        )
+        raise SchemaError(msg) from None

@@ -14,6 +14,7 @@ from streaming_core._store import Store, is_final
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    LastingError,
     ObjectNotFoundError,
     StoreBusyError,
     StoreError,
@@ -75,8 +76,8 @@ _VERBS: dict[str, Callable[[Store], object]] = {
         (409, "ContainerBeingDeleted", "create", _KEY, StoreError),
         (409, "BlobArchived", "get", _KEY, StoreError),
         (409, "SomethingNew", "create", _KEY, StoreError),
-        (404, "ContainerNotFound", "get", _KEY, StoreError),
-        (404, "ContainerNotFound", "delete", _KEY, StoreError),
+        (404, "ContainerNotFound", "get", _KEY, LastingError),
+        (404, "ContainerNotFound", "delete", _KEY, LastingError),
         (400, "InvalidResourceName", "list", _KEY, StoreError),
         (500, "OperationTimedOut", "get", _KEY, StoreError),
         (503, "ServerBusy", "put", _KEY, StoreBusyError),

@@ -13,6 +13,7 @@ from streaming_core._store import is_final, open_store
 from streaming_core._store._gcs import GCSStore
 from streaming_core.errors import (
     AccessDeniedError,
+    LastingError,
     ObjectNotFoundError,
     StoreBusyError,
     StoreError,
@@ -58,7 +59,7 @@ def test_a_missing_bucket_is_no_missing_object(rules: GoogleRules, verb: str) ->
 def test_the_emulator_misses_buckets_as_well(emulated: Emulator, verb: str) -> None:
     """Where the answer has no text at all, verbs that address the bucket know it."""
     options = {"endpoint_url": emulated.url, "anonymous": True}
-    with pytest.raises(StoreError, match="there is no bucket"):
+    with pytest.raises(LastingError, match="there is no bucket"):
         _VERBS[verb](GCSStore.at("gs://never-made", options))
 
 
@@ -66,7 +67,7 @@ def test_a_missing_bucket_is_known_with_keys(keyed_server: KeyedServer) -> None:
     """The other language tells the two apart as well."""
     store = open_store("gs://never-made/x", keyed_server.options())
     for act in (lambda: store.get("a"), lambda: store.put("a", [b""]), lambda: list(store.list())):
-        with pytest.raises(StoreError, match="there is no bucket"):
+        with pytest.raises(LastingError, match="there is no bucket"):
             act()
 
 
@@ -96,6 +97,7 @@ def test_refusals_have_types(
     assert store.url in str(caught.value)
     if isinstance(caught.value, StoreBusyError) and said.headers:
         assert caught.value.retry_after == 7
+        assert "Retry-After 7 seconds" in str(caught.value)
     if said.status == 403:
         assert "storage.objects.get" in str(caught.value)
     assert "<html>" not in str(caught.value)

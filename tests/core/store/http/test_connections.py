@@ -15,12 +15,14 @@ from tests.servers.raw import RawServer, read_request, saying
 from tests.servers.tls import make_certificates
 from tests.servers.web import WebServer
 
+from streaming_core._store import is_final, open_store
 from streaming_core._store._http._connections import kept
 from streaming_core._store._http._wire import (
     FAILURES,
     WireError,
     exchange,
 )
+from streaming_core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,6 +124,51 @@ def test_only_trusted_certificates_are_taken(
         monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "absent.pem"))
         with pytest.raises(WireError, match=r"absent\.pem"):
             read(url)
+
+
+def test_who_is_not_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With host and port, which no URL of an object store has, and the proxy, if there is one."""
+    port = free_port()
+    with pytest.raises(WireError, match=rf"no connection to 127\.0\.0\.1:{port}: ") as caught:
+        read(f"http://127.0.0.1:{port}/x")
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+    with pytest.raises(WireError, match=r"no connection to no\.such\.invalid:80: .*host's name"):
+        read("http://no.such.invalid/x")
+    for variable, scheme, there in (
+        ("http_proxy", "http", "far.example:80"),
+        ("HTTPS_PROXY", "https", "far.example:443"),
+    ):
+        monkeypatch.setenv(variable, f"http://user:secret@127.0.0.1:{port}")
+        said = f"no connection to {there} through the proxy 127.0.0.1:{port}, which {variable} "
+        with pytest.raises(WireError, match=said) as caught:
+            read(f"{scheme}://far.example/x")
+        assert "no_proxy" in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_port_without_tls_is_said_to_be_none(server: WebServer) -> None:
+    """The address is right, the scheme is not."""
+    address = server.url.partition("://")[2]
+    with pytest.raises(WireError, match=f"no TLS with {address}: .*speaks https"):
+        read(f"https://{address}/a")
+
+
+@pytest.mark.parametrize("ca_file", [None, "absent.pem", "other/ca.pem"])
+def test_trust_is_nothing_that_comes_back(tmp_path: Path, ca_file: str | None) -> None:
+    """The error says what to name, and no store is asked again for it."""
+    certificates = make_certificates(tmp_path)
+    (tmp_path / "other").mkdir()
+    make_certificates(tmp_path / "other")
+    given = {} if ca_file is None else {"ca_file": str(tmp_path / ca_file)}
+    with WebServer(tls=certificates.server_context()) as server:
+        store = open_store(server.url, given)
+        for act in (lambda: store.get("a"), lambda: store.put("a", [b""])):
+            with pytest.raises(StoreError, match="ca_file") as caught:
+                act()
+            assert is_final(caught.value)
+            assert store.url in str(caught.value)
+    if ca_file != "absent.pem":
+        assert "CERTIFICATE_VERIFY_FAILED" in str(caught.value)
 
 
 # --- nothing is left ------------------------------------------------------------------------------

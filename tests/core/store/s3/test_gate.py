@@ -15,6 +15,7 @@ from tests.core.store.s3.scripted import ETAG, Scripted, error
 from tests.servers.s3 import KEYS
 from tests.servers.web import Asked, Said
 
+from streaming_core._store import is_final
 from streaming_core._store._http import Refusal, RefusedError
 from streaming_core._store._s3 import S3Store
 from streaming_core.errors import (
@@ -260,6 +261,15 @@ def test_a_missing_bucket_is_no_missing_object(moto_server: S3Server, verb: str)
     with pytest.raises(StoreError, match=f"no bucket 'never-made' at {moto_server.url}") as caught:
         verbs[verb]()
     assert not isinstance(caught.value, ObjectNotFoundError)
+    assert is_final(caught.value)
+
+
+def test_a_missing_bucket_is_looked_for_where_the_endpoint_says(service: Scripted) -> None:
+    """Its path included, which is the likeliest to be wrong."""
+    service.refuse = lambda _: error(404, "NoSuchBucket")
+    store = service.store(**KEYS, endpoint_url=f"{service.server.url}/wrong/")
+    with pytest.raises(StoreError, match=f"no bucket 'data' at {service.server.url}/wrong;"):
+        store.get("a")
 
 
 def test_asks_once_whether_the_bucket_is_there(service: Scripted) -> None:
