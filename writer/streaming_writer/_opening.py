@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
@@ -133,17 +134,15 @@ def prepare(output: Output, mode: Mode) -> Opening:
     Raises `OutputNotEmptyError` if something is there and `mode` does not say what to do with it,
     and `ResumeError` if what is there cannot be continued.
     """
-    for is_last in (False, True):
-        try:
-            return _prepare(output, mode)
-        except _EndedError as error:  # what was unfinished at the first look is not any more
-            if is_last:
-                raise OutputBusyError(str(error)) from error
-    raise AssertionError
+    with suppress(_EndedError):  # what was unfinished at the first look is not any more
+        return _prepare(output, mode)
+    try:
+        return _prepare(output, mode)
+    except _EndedError as error:
+        raise OutputBusyError(str(error)) from error
 
 
-class _EndedError(Exception):
-    """The writer that was to be gone on after had just ended well."""
+class _EndedError(Exception): ...  # the writer that was to be gone on after had just ended well
 
 
 def _prepare(output: Output, mode: Mode) -> Opening:
