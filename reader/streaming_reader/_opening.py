@@ -30,9 +30,8 @@ from streaming_core.errors import (
     ObjectNotFoundError,
     SchemaError,
     StoreError,
-    WaitTimeoutError,
 )
-from streaming_reader._cache import CONTROL, SOURCE, lock_file
+from streaming_reader._cache import CONTROL, SOURCE, lock_if_writable
 from streaming_reader._documents import (
     ABSENT,
     Asking,
@@ -322,17 +321,9 @@ class _Opening:
     def _lock(self, stack: ExitStack) -> None:
         """Let one process at a time change the folder, where it can be written to."""
         path = self._folder.path / CONTROL / f"{SOURCE}.lock"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            deadline = time.monotonic() + _LOCK_SECONDS
-            lock = lock_file(str(path), deadline, f"comparing {self._folder.url} with its remote")
-        except OSError as error:
-            if isinstance(error, WaitTimeoutError):
-                raise
-            _log.info("not locking %s: %s", path, error)
-            return
-        stack.callback(lock.close)
-        stack.callback(path.unlink, missing_ok=True)
+        lock_if_writable(
+            stack, str(path), _LOCK_SECONDS, f"comparing {self._folder.url} with its remote"
+        )
 
     def _clean(self, old: Documents, new: Documents) -> None:
         """Remove the files of an index that is not the remote's any more."""

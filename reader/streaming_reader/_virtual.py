@@ -29,9 +29,8 @@ from streaming_core.errors import (
     ObjectNotFoundError,
     SchemaError,
     StoreError,
-    WaitTimeoutError,
 )
-from streaming_reader._cache import CONTROL, SOURCE, lock_file
+from streaming_reader._cache import CONTROL, SOURCE, lock_if_writable
 from streaming_reader._documents import Source
 from streaming_reader._sought import sought
 
@@ -259,17 +258,9 @@ class _Opening:
     def _lock(self, stack: ExitStack) -> None:
         """Let one process at a time look, where the folder can be written to."""
         path = self._folder.path / f"{self._stem}.lock"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            deadline = time.monotonic() + _LOCK_SECONDS
-            lock = lock_file(str(path), deadline, f"looking at the files of {self._sought.name}")
-        except OSError as error:
-            if isinstance(error, WaitTimeoutError):
-                raise
-            _log.info("not locking %s: %s", path, error)
-            return
-        stack.callback(lock.close)
-        stack.callback(path.unlink, missing_ok=True)
+        lock_if_writable(
+            stack, str(path), _LOCK_SECONDS, f"looking at the files of {self._sought.name}"
+        )
 
 
 def _fetched(at: IndexPlace, known: str) -> tuple[bytes | None, str]:

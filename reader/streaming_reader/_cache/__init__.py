@@ -6,7 +6,7 @@ from streaming_reader._cache._arrays import SharedArrays
 from streaming_reader._cache._cache import ShardCache
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
-from streaming_reader._cache._locks import lock_file
+from streaming_reader._cache._locks import lock_if_writable
 from streaming_reader._cache._made import Maker
 from streaming_reader._cache._mapped import touch_pages
 from streaming_reader._cache._pace import Pace
@@ -25,6 +25,6 @@ __all__ = [
     "ShardCache",
     "SharedArrays",
     "last_sign",
-    "lock_file",
+    "lock_if_writable",
     "touch_pages",
 ]

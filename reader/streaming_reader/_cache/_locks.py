@@ -1,11 +1,12 @@
 """Locks on files: waited for until a deadline, gone with their owner, never taken into a fork."""
 
 # Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
-# ruff: noqa: PTH116, PTH123
+# ruff: noqa: PTH103, PTH108, PTH116, PTH120, PTH123
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import threading
@@ -17,12 +18,14 @@ from streaming_core.errors import WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["FileHandle", "is_free", "lock_file", "lock_now", "try_lock"]
+__all__ = ["FileHandle", "is_free", "lock_file", "lock_if_writable", "lock_now", "try_lock"]
 
+_log = logging.getLogger("streaming_core.reader")
 _BUSY: Final = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -241,3 +244,25 @@ def _holder(path: str) -> str | None:
     except (OSError, IndexError, ValueError):
         return None
     return None
+
+
+def lock_if_writable(stack: ExitStack, path: str, seconds: float, what: str) -> None:
+    """Let one process at a time do `what` while `stack` stands; not where nothing can be written.
+
+    Raises `WaitTimeoutError` if another has not done it after so many seconds.
+    """
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        lock = lock_file(path, time.monotonic() + seconds, what)
+    except OSError as error:
+        if isinstance(error, WaitTimeoutError):
+            raise
+        _log.info("not locking %s: %s", path, error)
+        return
+    stack.callback(lock.close)
+    stack.callback(_unlink, path)
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

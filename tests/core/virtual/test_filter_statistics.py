@@ -21,7 +21,7 @@ from streaming_core._store import LocalStore, MemoryStore, Store
 from streaming_core._virtual import SourceFile, VirtualIndex, build_index
 from streaming_core._virtual._expression import evaluated
 from streaming_core._virtual._filter import Filter
-from streaming_core._virtual._kinds import _parquet
+from streaming_core._virtual._kinds import _packing
 from streaming_core._virtual._select import selected_rows
 from streaming_core._virtual._statistics import FALSE, TRUE, UNKNOWN
 
@@ -74,7 +74,7 @@ _LITERALS = {**_FIELDS, "c": pa.string()}
 def _groups_stay_apart() -> Iterator[None]:
     """Let a unit be one row group, however small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_parquet, "_FEW_BYTES", 0)
+        patch.setattr(_packing, "_FEW_BYTES", 0)
         yield
 
 

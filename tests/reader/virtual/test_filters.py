@@ -16,7 +16,7 @@ from tests.servers.web import WebServer
 from streaming_core import MDSWriter, Stream, StreamingDataLoader, StreamingDataset, open_store
 from streaming_core._virtual import build_index, chosen_files, dump, place_of
 from streaming_core._virtual._discover import published_name
-from streaming_core._virtual._kinds import _parquet
+from streaming_core._virtual._kinds import _packing, _parquet
 from streaming_core._world import World
 from streaming_core.errors import (
     CheckpointError,
@@ -37,7 +37,7 @@ _ROWS = 6000
 def _groups_stay_apart() -> Iterator[None]:
     """Let a unit be one row group, however small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_parquet, "_FEW_BYTES", 0)
+        patch.setattr(_packing, "_FEW_BYTES", 0)
         yield
 
 

@@ -17,7 +17,7 @@ from streaming_core._virtual._kinds._arrow_ipc_messages import (
     schema_of_message,
 )
 from streaming_core._virtual._kinds._arrow_ipc_scan import Block, Layout, layout_of
-from streaming_core._virtual._kinds._packing import packed, parts_of, without_columns
+from streaming_core._virtual._kinds._packing import joined_spans, packed, parts_of, without_columns
 from streaming_core._virtual._kinds._sparse_file import SparseFile
 from streaming_core._virtual._model import Kind, Piece, Scan, SourceFile, SourceReader, Unit
 from streaming_core.errors import SourceFormatError
@@ -74,13 +74,7 @@ class ArrowIpc(Kind):
             ]
         except ValueError as error:
             raise SourceFormatError(_broken(file, unit, error)) from error
-        joined: list[tuple[int, int]] = []
-        for start, stop in sorted(spans):
-            if joined and start <= joined[-1][1] + _NEAR:
-                joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
-            else:
-                joined.append((start, stop))
-        return joined
+        return joined_spans(spans, _NEAR)
 
     def decode(
         self,

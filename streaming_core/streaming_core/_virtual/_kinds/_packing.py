@@ -9,9 +9,9 @@ from streaming_core._extras import require
 from streaming_core._virtual._model import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["packed", "parts_of", "without_columns"]
+__all__ = ["joined_spans", "packed", "parts_of", "without_columns"]
 
 _MOST_BYTES: Final = 64 << 20
 """Parts of more decoded bytes are cut, so that a shuffle need not hold all of one."""
@@ -68,6 +68,22 @@ def parts_of(unit: Unit, count: int) -> range:
     if not 0 <= found.start < found.stop <= count:
         msg = f"parts {found.start} to {found.stop} of {count}"
         raise ValueError(msg)
+    return found
+
+
+def joined_spans(spans: Iterable[tuple[int, int]], gap: int = 0) -> list[tuple[int, int]]:
+    """Return ranges of bytes in order, those that touch or lie no further than `gap` apart as one.
+
+    Example:
+        >>> joined_spans([(7, 9), (0, 3), (3, 5)]), joined_spans([(7, 9), (0, 5)], gap=2)
+        ([(0, 5), (7, 9)], [(0, 9)])
+    """
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if found and start <= found[-1][1] + gap:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
     return found
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._extras import require
+from streaming_core._virtual._kinds._packing import joined_spans, packed, parts_of
 from streaming_core._virtual._kinds._parquet_bounds import group_bounds, plain_leaves
 from streaming_core._virtual._kinds._sparse_file import SparseFile
 from streaming_core._virtual._model import (
@@ -34,10 +34,6 @@ _END_BYTES: Final = 8
 _OLD_WRITER: Final = re.compile(r"parquet-mr(?! version (1\.(2\.9|[3-9]|[1-9][0-9])|[2-9]))")
 _SPARE_BYTES: Final = 100
 """By so much a chunk may be longer than old writers said."""
-_MOST_BYTES: Final = 64 << 20
-"""Groups of more decoded bytes are cut, so that a shuffle need not hold all of it."""
-_FEW_BYTES: Final = 4 << 20
-"""Groups of fewer are taken together, so that their number says nothing of the speed."""
 
 
 class Parquet(Kind):
@@ -63,7 +59,11 @@ class Parquet(Kind):
         footer = tail.data[begin - tail.start :]
         metadata = _parsed(footer, reader.where)  # of many files once: not kept
         schema = metadata.schema.to_arrow_schema()
-        return Scan(schema.remove_metadata(), tuple(_units(metadata)), footer)
+        return Scan(
+            schema.remove_metadata(),
+            tuple(packed([_measure(metadata, at) for at in range(metadata.num_row_groups)])),
+            footer,
+        )
 
     def ranges(
         self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str] | None
@@ -85,14 +85,7 @@ class Parquet(Kind):
                     first = min(first, dictionary)
                 stop = first + chunk.total_compressed_size + spare
                 spans.append((first, min(stop, file.size)))
-        spans.sort()
-        joined: list[tuple[int, int]] = []
-        for start, stop in spans:
-            if joined and start <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
-            else:
-                joined.append((start, stop))
-        return joined
+        return joined_spans(spans)
 
     def decode(
         self,
@@ -149,41 +142,17 @@ def _is_of(path: str, wanted: set[str]) -> bool:
     return any(".".join(steps[:count]) in wanted for count in range(1, len(steps) + 1))
 
 
-def _units(metadata: Any) -> list[Unit]:  # noqa: ANN401 - of an optional dependency
-    """Return the units; `part` is the first row within the group, or how many groups (negative)."""
-    found: list[Unit] = []
-    count = metadata.num_row_groups
-    number = 0
-    while number < count:
-        rows, size = _measure(metadata, number)
-        if size > _MOST_BYTES and rows > 1:
-            cuts = min(rows, -(-size // _MOST_BYTES))
-            bounds = [rows * at // cuts for at in range(cuts + 1)]
-            found += [
-                Unit(b - a, size * (b - a) // rows, number, a)
-                for a, b in itertools.pairwise(bounds)
-            ]
-            number += 1
-            continue
-        first, together = number, 1
-        while number + together < count:
-            more, added = _measure(metadata, number + together)
-            if size + added > _FEW_BYTES:
-                break
-            rows, size, together = rows + more, size + added, together + 1
-        number += together
-        found.append(Unit(rows, size, first, -together if together > 1 else 0))
-    return [unit for unit in found if unit.samples]
-
-
 def _measure(metadata: Any, number: int) -> tuple[int, int]:  # noqa: ANN401 - see above
     group = metadata.row_group(number)
     return int(group.num_rows), int(group.total_byte_size)
 
 
 def _groups(metadata: Any, unit: Unit) -> list[int]:  # noqa: ANN401 - see above
-    del metadata
-    return list(range(unit.number, unit.number + max(1, -unit.part)))
+    try:
+        return list(parts_of(unit, metadata.num_row_groups))
+    except ValueError as error:
+        msg = f"row groups that the footer does not have: {error}; index the files again"
+        raise SourceFormatError(msg) from error
 
 
 @lru_cache(maxsize=32)
