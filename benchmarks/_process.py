@@ -91,7 +91,7 @@ class ContenderProcess:
 
     def _why(self, what: str) -> str:
         tail = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
-        return f"{what}; its log {self.log} ends with: {' | '.join(tail) or 'nothing'}"
+        return f"{what}; its log {self.log.name} ends with: {' | '.join(tail) or 'nothing'}"
 
     def __enter__(self) -> Self:
         return self
