@@ -75,7 +75,8 @@ def run_processes(
 ) -> list[Any]:
     """Run Python code in processes at once; return what each prints, as JSON.
 
-    All have imported what they need before any goes on: `code` begins after `go()`.
+    All have imported what they need before any goes on. Where the code waits for a line of input,
+    all have printed before any ends.
     """
     lead = "import sys, json\nfrom tests.reader.remote.serving import *\n"
     lead += "print('ready', flush=True); sys.stdin.readline()\n"
@@ -90,6 +91,7 @@ def run_processes(
         for each in arguments
     ]
     out: list[Any] = []
+    late = threading.Timer(seconds, lambda: [process.kill() for process in processes])
     try:
         for process in processes:
             assert process.stdout is not None
@@ -98,12 +100,15 @@ def run_processes(
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        end = time.monotonic() + seconds
-        for process in processes:
-            printed, _ = process.communicate(timeout=max(1.0, end - time.monotonic()))
+        late.start()
+        # None may end, as it does when its input ends, before all have printed: they are one job.
+        printed = [process.stdout.readline() for process in processes if process.stdout is not None]
+        for process, line in zip(processes, printed, strict=True):
+            rest, _ = process.communicate()
             assert process.returncode == 0
-            out.append(json.loads(printed))
+            out.append(json.loads(line + rest))
     finally:
+        late.cancel()
         for process in processes:
             process.kill()
             process.communicate()

@@ -93,16 +93,19 @@ def test_index_and_hashes_come_side_by_side(server: WebServer, tmp_path: Path) -
 
 
 def test_eight_ranks_of_a_node_ask_once(server: WebServer, tmp_path: Path) -> None:
-    """Whether the folder is new or full; all of them read."""
+    """Whether the folder is new or full, all open at once or one after the other; all read."""
     code = """
+import time
 from pathlib import Path
+time.sleep(float(sys.argv[3]))
 found = dataset(sys.argv[1], Path(sys.argv[2]))
 print(found.num_samples, flush=True)
 sys.stdin.readline()
 """
-    for requests in (_READ, _READ, _COMPARED):
+    for requests, apart in ((_READ, 0.0), (_READ, 0.2), (_COMPARED, 0.2)):
         server.log.clear()
-        found = run_processes(code, [[server.url, str(tmp_path)]] * 8)
+        ranks = [[server.url, str(tmp_path), str(rank * apart)] for rank in range(8)]
+        found = run_processes(code, ranks)
         assert found == [60] * 8
         assert _asked(server) == requests
 
