@@ -42,11 +42,12 @@ class Memory:
     within one of the arrays**; all of them must outlive the `Memory` and what `cut` returns.
     """
 
-    __slots__ = ("_base", "_size")
+    __slots__ = ("_base", "_firsts", "_size")
 
     def __init__(self, addresses: Sequence[int], sizes: Sequence[int]) -> None:
         """Take where each array begins, and its bytes."""
         self._base = min(addresses)
+        self._firsts = np.array(addresses, np.int64) - self._base
         self._size = max(map(int.__add__, addresses, sizes)) - self._base
 
     def pick(self, starts: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
@@ -65,18 +66,20 @@ class Memory:
             row[:] = np.frombuffer(value, np.uint8)
         return out
 
-    def numbers(self, starts: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return an own array of the numbers at these addresses, all of which are aligned.
+    def elements(
+        self, which: NDArray[np.int64], numbers: NDArray[np.int64], dtype: np.dtype[Any]
+    ) -> NDArray[Any]:
+        """Return an own array of element `numbers[i]` of array `which[i]`; all are aligned.
 
         Several times as fast as `pick`, for which any byte may be the first.
         """
-        first = -self._base % dtype.itemsize
-        count = max(0, self._size - first) // dtype.itemsize
-        raw = np.asarray(_Raw(self._base + first, (count * dtype.itemsize,), 1))
-        taken: NDArray[Any] = raw.view(dtype).take(
-            (starts - (self._base + first)) // dtype.itemsize
-        )
-        return taken
+        count = self._size // dtype.itemsize
+        raw = np.asarray(_Raw(self._base, (count * dtype.itemsize,), 1)).view(dtype)
+        if len(self._firsts) == 1:
+            return raw.take(numbers)
+        at = (self._firsts // dtype.itemsize).take(which)
+        at += numbers
+        return raw.take(at)
 
     def cut(self, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[memoryview]:
         """Return views of the `sizes` bytes at each address; they do not keep the arrays alive."""

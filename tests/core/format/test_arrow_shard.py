@@ -53,10 +53,17 @@ def _batch(rows: int, *, nulls: bool) -> pa.RecordBatch:
 
 
 def _shard(batch: pa.RecordBatch, number: int = 0) -> ArrowShard:
+    return _opened(batch, _file(batch), number)
+
+
+def _file(batch: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    data = sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
+
+
+def _opened(batch: pa.RecordBatch, data: bytes, number: int) -> ArrowShard:
     names = tuple(batch.schema.names)
     schema = ShardSchema("arrow", names, tuple(str(field.type) for field in batch.schema))
     info = ShardInfo(number, batch.num_rows, schema, FileInfo(f"{number}.arrow", 1, {}))
@@ -163,16 +170,62 @@ def test_shards_of_other_columns_form_no_batch() -> None:
 @pytest.mark.parametrize("keep", [0, 5, 8, 100, 1000, -1, -10])
 def test_a_damaged_copy_is_an_error(keep: int) -> None:
     """Of which its maker makes another."""
-    sink = pa.BufferOutputStream()
     batch = _batch(50, nulls=True)
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data = sink.getvalue().to_pybytes()[:keep]
+    data = _file(batch)
     schema = ShardSchema("arrow", tuple(batch.schema.names), ("x",) * batch.num_columns)
     info = ShardInfo(0, 50, schema, FileInfo("0.arrow", 1, {}))
     with pytest.raises(ShardCorruptError, match=r"0\.arrow"):
-        open_arrow_shard(info, data)
+        open_arrow_shard(info, data[:keep])
     with pytest.raises(ShardCorruptError, match="the index says 49"):
-        ArrowShard(
-            ShardInfo(0, 49, schema, FileInfo("0.arrow", 1, {})), sink.getvalue().to_pybytes()
-        )
+        ArrowShard(ShardInfo(0, 49, schema, FileInfo("0.arrow", 1, {})), data)
+
+
+def _varying(rng: np.random.Generator, rows: int, most: int) -> pa.RecordBatch:
+    sizes = rng.integers(0, most + 1, rows)
+    data = [rng.bytes(size) for size in sizes.tolist()]
+    return pa.record_batch(
+        {
+            "bytes": pa.array(data, pa.large_binary()),
+            "text": pa.array([one.hex() for one in data], pa.large_string()),
+            "list": pa.array(
+                [rng.random(s).astype("f8") for s in sizes], pa.large_list(pa.float64())
+            ),
+        }
+    )
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5])
+@pytest.mark.parametrize(("most", "wanted"), [(0, 50), (3, 5000), (40, 20_000), (70_000, 300)])
+def test_values_of_any_size_are_those_that_arrow_takes(shards: int, most: int, wanted: int) -> None:
+    """Small, large and empty ones, from one file or several, in any order and more than once."""
+    rng = np.random.default_rng(most + shards)
+    counts = rng.integers(1, 400, shards)
+    batches = [_varying(rng, int(count), most) for count in counts]
+    which = rng.integers(0, shards, wanted)
+    rows = rng.integers(0, counts[which])
+    rows[: shards * 2] = np.concatenate([np.zeros(shards), counts - 1])[: len(rows)]
+    which[: shards * 2] = np.tile(np.arange(shards), 2)[: len(rows)]
+    found = gather([_shard(batch, n) for n, batch in enumerate(batches)], which, rows)
+    table = pa.Table.from_batches(batches).combine_chunks()
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    right = table.take(pa.array(starts[which] + rows))
+    for name in table.column_names:
+        values, wanted_values = found[name].to_list(), right.column(name).to_pylist()
+        if name == "list":
+            assert {value.dtype for value in values} == {np.dtype("f8")}
+            values = [value.tolist() for value in values]
+        assert values == wanted_values
+
+
+@pytest.mark.parametrize("end", [-1, 1 << 40])
+def test_offsets_that_lead_out_of_the_file_are_an_error(end: int) -> None:
+    """Whatever lies behind it in memory is never given."""
+    batch = pa.record_batch({"x": pa.array([b"012", b"345", b"678"], pa.large_binary())})
+    sound, broken = (np.array([0, 3, at, 9], np.int64).tobytes() for at in (6, end))
+    data = _file(batch)
+    assert data.count(sound) == 1
+    shard = _opened(batch, data.replace(sound, broken), 4)
+    for row in (1, 2):
+        with pytest.raises(ShardCorruptError, match=rf"4\.arrow: row {row}"):
+            gather([shard], np.zeros(2, np.int64), np.array([row, 0]))
+    assert gather([shard], np.zeros(2, np.int64), np.array([0, 0]))["x"].to_list() == [b"012"] * 2

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streaming_core._columns import Column, Columns, Fixed, Ragged
 from streaming_core._extras import require
 from streaming_core._foreign import Foreign, block_of, block_type
+from streaming_core._format._arrow._types import Plain
+from streaming_core._format._arrow._varying import Varying, gather_varying, varying_of
 from streaming_core._format._memory import Memory
 from streaming_core.errors import MissingColumnError, SchemaError
 
@@ -18,13 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streaming_core._format._arrow._shard import ArrowShard
-    from streaming_core._format._arrow._types import Plain
     from streaming_core._format._parts import Parts
     from streaming_core._index import ShardSchema
 
 __all__ = ["gather_arrow", "no_arrow"]
-
-_NUMBERS: Final = "iuf"
 
 
 def gather_arrow(
@@ -53,17 +52,16 @@ def gather_arrow(
     found: dict[str, Column] = {}
     for name in names or first.names:
         blocks = [shard.columns[name] for shard in parts.shards]
-        if any(block is None for block in blocks):
-            found[name] = picked.column(name) if run is None else _of_run(first, name, run, copy)
-            continue
-        plain = blocks[0]
-        if plain is None:
-            raise AssertionError
+        plain = [block for block in blocks if isinstance(block, Plain)]
+        varying = [block for block in blocks if isinstance(block, Varying)]
         if run is not None:
-            block = plain.values[run]
-            found[name] = plain.fixed(block.copy() if copy else block)
-            continue
-        found[name] = plain.fixed(_gathered(parts, [block for block in blocks if block]))
+            found[name] = _of_run(first, name, run, copy=copy)
+        elif len(plain) == len(blocks):
+            found[name] = plain[0].fixed(_gathered(parts, plain))
+        elif len(varying) == len(blocks):
+            found[name] = gather_varying(parts, varying)
+        else:
+            found[name] = picked.column(name)
     return Columns(parts.length, found)
 
 
@@ -84,7 +82,6 @@ def _type_of(arrow: Any, text: str) -> Any:  # noqa: ANN401 - of an optional dep
 
 def column_of(values: Any) -> Column:  # noqa: ANN401 - an Arrow array
     """Return an Arrow array as a column, its memory shared where it can be."""
-    types = require("pyarrow.types", extra="parquet", purpose="data that is not MDS")
     kind = values.type
     if values.null_count:
         return Foreign(values)
@@ -92,32 +89,8 @@ def column_of(values: Any) -> Column:  # noqa: ANN401 - an Arrow array
     if block is not None:
         found = block_of(values)
         return Foreign(values) if found is None else Fixed(found, block.item)
-    if types.is_large_string(kind) or types.is_large_binary(kind):
-        _, offsets, data = values.buffers()
-        raw = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-        is_text = types.is_large_string(kind)
-        return Ragged(raw, _bounds(offsets, values), "str" if is_text else "bytes")
-    if types.is_large_list(kind):
-        inner, elements = block_type(kind.value_type), values.values
-        is_number = inner is not None and not inner.shape and inner.dtype.kind in _NUMBERS
-        if is_number and inner is not None and not elements.null_count:
-            raw = _raw(elements, inner.dtype)
-            bounds = _bounds(values.buffers()[1], values) * inner.dtype.itemsize
-            return Ragged(raw, bounds, "array", inner.dtype)
-    return Foreign(values)
-
-
-def _raw(elements: Any, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ANN401 - an Arrow array
-    buffer = elements.buffers()[1]
-    if buffer is None:
-        return np.empty(0, np.uint8)
-    return np.frombuffer(buffer, np.uint8)[elements.offset * dtype.itemsize :]
-
-
-def _bounds(offsets: Any, values: Any) -> NDArray[np.int64]:  # noqa: ANN401 - an Arrow buffer and array
-    if offsets is None or not len(values):
-        return np.zeros(1, np.int64)
-    return np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
+    varying = varying_of(values)
+    return Foreign(values) if varying is None else varying.part(slice(0, len(values)))
 
 
 def _gathered(parts: Parts[ArrowShard], blocks: Sequence[Plain]) -> NDArray[Any]:
@@ -125,27 +98,33 @@ def _gathered(parts: Parts[ArrowShard], blocks: Sequence[Plain]) -> NDArray[Any]
     values, width = blocks[0].values, blocks[0].width
     if len(blocks) == 1:
         return values.take(parts.rows, axis=0)
-    addresses = np.array([block.address for block in blocks], np.int64)
-    memory = Memory(addresses.tolist(), [block.values.nbytes for block in blocks])
+    addresses = [block.address for block in blocks]
+    memory = Memory(addresses, [block.values.nbytes for block in blocks])
+    if values.ndim == 1 and not any(address % width for address in addresses):
+        return memory.elements(parts.which, parts.rows, values.dtype)
     starts = parts.rows * width
-    starts += addresses.take(parts.which)
-    if values.ndim == 1 and not (addresses % width).any():
-        return memory.numbers(starts, values.dtype)
+    starts += np.array(addresses, np.int64).take(parts.which)
     shape = (parts.length, *values.shape[1:])
     return memory.pick(starts, width).view(values.dtype).reshape(shape)
 
 
-def _of_run(shard: ArrowShard, name: str, run: slice, copy: bool) -> Column:  # noqa: FBT001 - as above
-    values = shard.batch.column(name)[run]
-    column = column_of(values)
+def _of_run(shard: ArrowShard, name: str, run: slice, *, copy: bool) -> Column:
+    """Return rows that lie side by side in one shard."""
+    block = shard.columns[name]
+    if isinstance(block, Plain):
+        values = block.values[run]
+        return block.fixed(values.copy() if copy else values)
+    if isinstance(block, Varying):
+        part = block.part(run)
+        if not copy:
+            return part
+        start, stop = int(part.offsets[0]), int(part.offsets[-1])
+        return Ragged(part.data[start:stop].copy(), part.offsets - start, part.kind, part.dtype)
+    array = shard.batch.column(name)[run]
     if not copy:
-        return column
-    if isinstance(column, Ragged):
-        start, stop = int(column.offsets[0]), int(column.offsets[-1])
-        own = column.data[start:stop].copy()
-        return Ragged(own, column.offsets - start, column.kind, column.dtype)
+        return column_of(array)
     arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
-    return column_of(values.take(arrow.array(np.arange(len(values)))))
+    return column_of(array.take(arrow.array(np.arange(len(array)))))
 
 
 def _run(parts: Parts[ArrowShard]) -> slice | None:

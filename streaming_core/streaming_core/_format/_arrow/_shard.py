@@ -10,6 +10,7 @@ import numpy as np
 from streaming_core._extras import require
 from streaming_core._foreign import Foreign
 from streaming_core._format._arrow._types import Plain, plain_of
+from streaming_core._format._arrow._varying import Varying, varying_of
 from streaming_core._format._shard import Shard
 from streaming_core.errors import ShardCorruptError
 
@@ -59,10 +60,10 @@ class ArrowShard(Shard):
         )
 
     @cached_property
-    def columns(self) -> dict[str, Plain | None]:
-        """Columns that are one block of numbers without nulls; None for all others."""
-        names = self.batch.schema.names
-        return {name: plain_of(self.batch.column(at)) for at, name in enumerate(names)}
+    def columns(self) -> dict[str, Plain | Varying | None]:
+        """Columns as they lie in the file; None for those that only Arrow can read."""
+        arrays = zip(self.batch.schema.names, self.batch.columns, strict=True)
+        return {name: plain_of(array) or varying_of(array) for name, array in arrays}
 
     @property
     def names(self) -> Sequence[str]:
@@ -72,9 +73,9 @@ class ArrowShard(Shard):
 
     def _decode(self, row: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
-        for at, (name, plain) in enumerate(self.columns.items()):
-            if plain is not None:
-                sample[name] = plain.value(row)
+        for at, (name, block) in enumerate(self.columns.items()):
+            if block is not None:
+                sample[name] = block.value(row)
             else:
                 sample[name] = Foreign(self.batch.column(at).slice(row, 1)).to_list()[0]
         return sample
