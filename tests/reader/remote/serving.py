@@ -70,6 +70,11 @@ class Throttle:
             return None
 
 
+def _kill(processes: Sequence[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+
+
 def run_processes(
     code: str, arguments: Sequence[Sequence[str]], *, seconds: float = 60.0
 ) -> list[Any]:
@@ -91,7 +96,7 @@ def run_processes(
         for each in arguments
     ]
     out: list[Any] = []
-    late = threading.Timer(seconds, lambda: [process.kill() for process in processes])
+    late = threading.Timer(seconds, _kill, [processes])
     try:
         for process in processes:
             assert process.stdout is not None
