@@ -28,7 +28,9 @@ class ContenderError(Exception):
 
 def interpreter(environment: str) -> Path:
     """The Python that runs contenders of `environment`, which need not exist."""
-    return Path(sys.executable) if environment == "ours" else ROOT / ".venv-bench/bin/python"
+    folders = {"peers": ".venv-bench", "tables": ".venv-bench-tables"}
+    own = Path(sys.executable)
+    return own if environment == "ours" else ROOT / folders[environment] / "bin/python"
 
 
 class ContenderProcess:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from _truth import Truth
     from numpy.typing import NDArray
 
-__all__ = ["BATCH_SIZES", "SHUFFLE_SEED", "Epochs", "Source", "checkpoint", "timed"]
+__all__ = ["BATCH_SIZES", "SHUFFLE_SEED", "Epochs", "Passes", "Source", "checkpoint", "timed"]
 
-BATCH_SIZES = {"counts": 256, "ints": 4096, "tokens": 256, "blobs": 256}
+BATCH_SIZES = {"counts": 256, "ints": 4096, "tokens": 256, "blobs": 256, "rows": 1024}
 """Samples of a batch, by the name of the work."""
 
 SHUFFLE_SEED = 9176
@@ -99,9 +99,13 @@ def checkpoint(num_samples: int) -> dict[str, Any]:
 def timed(task: Task, method: str, source: Source, truth: Truth) -> Timed:
     """Return what times `method` of `source` and compares what it read with `truth`."""
     makers: dict[str, Callable[[], Timed]] = {
-        "samples": lambda: _Passes(source, truth, task, source.samples, by_sample=True),
-        "batches": lambda: _Passes(source, truth, task, lambda: source.batches(0)),
-        "loader": lambda: _Passes(source, truth, task, lambda: source.batches(task.num_workers)),
+        "samples": lambda: Passes(
+            source.distributions, truth, task, source.samples, by_sample=True
+        ),
+        "batches": lambda: Passes(source.distributions, truth, task, lambda: source.batches(0)),
+        "loader": lambda: Passes(
+            source.distributions, truth, task, lambda: source.batches(task.num_workers)
+        ),
         "get": lambda: _Picks(source, truth, task, at_once=1),
         "take": lambda: _Picks(source, truth, task, at_once=_TAKEN_AT_ONCE),
         "first": lambda: _First(source, truth, task, None),
@@ -110,32 +114,31 @@ def timed(task: Task, method: str, source: Source, truth: Truth) -> Timed:
     return makers[method]()
 
 
-def _rows(batch: Mapping[str, Any]) -> int:
-    return len(next(iter(batch.values())))
+def _rows(batch: Any) -> int:  # noqa: ANN401 - a dict of columns, or an Arrow table
+    return int(batch.num_rows) if hasattr(batch, "num_rows") else len(next(iter(batch.values())))
 
 
 class _Reader:
-    def __init__(self, source: Source, truth: Truth, task: Task) -> None:
-        self.distributions = source.distributions
+    def __init__(self, distributions: tuple[str, ...], truth: Truth, task: Task) -> None:
+        self.distributions = distributions
         self.payload_bytes = truth.payload_bytes
-        self._source = source
         self._truth = truth
         self._task = task
 
 
-class _Passes(_Reader):
+class Passes(_Reader):
     """Goes through the data, again and again: by sample in order, or by shuffled batch."""
 
     def __init__(
         self,
-        source: Source,
+        distributions: tuple[str, ...],
         truth: Truth,
         task: Task,
         open_data: Callable[[], Iterable[Any]],
         *,
         by_sample: bool = False,
     ) -> None:
-        super().__init__(source, truth, task)
+        super().__init__(distributions, truth, task)
         self._open = open_data
         self._by_sample = by_sample
 
@@ -214,7 +217,8 @@ class _Picks(_Reader):
     """Fetches samples by random numbers, the same in each process."""
 
     def __init__(self, source: Source, truth: Truth, task: Task, *, at_once: int) -> None:
-        super().__init__(source, truth, task)
+        super().__init__(source.distributions, truth, task)
+        self._source = source
         picks = np.random.Generator(np.random.PCG64(task.seed)).integers(
             0, task.num_samples, _NUM_PICKS
         )
@@ -265,7 +269,8 @@ class _First(_Reader):
     def __init__(
         self, source: Source, truth: Truth, task: Task, state: dict[str, Any] | None
     ) -> None:
-        super().__init__(source, truth, task)
+        super().__init__(source.distributions, truth, task)
+        self._source = source
         self._state = state
         self._batch: Mapping[str, Any] = {}
 

@@ -75,7 +75,7 @@ class Contender:
     processes: what one left there by name, the next need not make again.
     """
 
-    environment: Literal["ours", "peers"]
+    environment: Literal["ours", "peers", "tables"]
     """Whose Python runs it."""
 
     note: str

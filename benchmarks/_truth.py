@@ -39,10 +39,22 @@ def keys_of_batch(work: str, batch: Mapping[str, Any]) -> NDArray[np.int64]:
         return np.asarray(batch["x"], np.int64)
     if work == "ints":
         return np.asarray(batch["x"], np.int64) * _MIX + np.asarray(batch["y"], np.int64)
+    if work == "rows":
+        return _keys_of_rows(batch)
     column = "tokens" if work == "tokens" else "data"
     values = (np.asarray(v, np.uint16) if work == "tokens" else v for v in batch[column])
     checksum: Callable[[Any], int] = zlib.crc32
     return np.fromiter(map(checksum, values), np.int64)
+
+
+def _keys_of_rows(batch: Mapping[str, Any]) -> NDArray[np.int64]:
+    keys = np.array(batch["a"], np.int64) * _MIX + np.asarray(batch["b"], np.int64)
+    keys += np.ascontiguousarray(batch["c"], np.float64).view(np.int64)
+    keys += np.ascontiguousarray(batch["d"], np.float32).view(np.int32)
+    text = batch["s"]
+    encoded = (str(value).encode() for value in getattr(text, "to_pylist", lambda: text)())
+    checksum: Callable[[Any], int] = zlib.crc32
+    return keys + np.fromiter(map(checksum, encoded), np.int64)
 
 
 def truth_of(task: Task, shared: Path) -> Truth:

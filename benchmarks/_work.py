@@ -20,6 +20,7 @@ WORK_TITLES = {
     "ints": "samples {x: int64, y: int64}; x counts up, y is random below 2^40",
     "tokens": "samples {tokens: uint16[2048]}, Zipf-like below 50,000",
     "blobs": "samples {data: bytes}, random, 90 to 110 kB each",
+    "rows": "rows {a: int64, b: int32, c: float64, d: float32, s: string of some 22 characters}",
     "imports": "interpreter, freshly started, its files in the page cache",
 }
 
@@ -132,6 +133,32 @@ class _Blobs:
             yield {"data": [blobs[i % num_blobs] for i in range(start, stop)]}
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a table, as data sets that nobody made for training have them."""
+
+    table: Mapping[str, NDArray[Any]]
+    text: list[str]
+    columns: Mapping[str, str]
+    payload_bytes: int
+    batch_rows: int = 1_000_000
+    """Rows of a file, all in one row group."""
+    shard_bytes: int = 1 << 26
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        for batch in self.batches():
+            names = list(batch)
+            values = (v if isinstance(v, list) else v.tolist() for v in batch.values())
+            for row in zip(*values, strict=True):
+                yield dict(zip(names, row, strict=True))
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self.text), self.batch_rows):
+            part = slice(start, start + self.batch_rows)
+            numbers = {name: values[part] for name, values in self.table.items()}
+            yield {**numbers, "s": self.text[part]}
+
+
 def make_work(task: Task) -> Work:
     """Make the data of `task`: equal in every process, whatever its numpy version."""
     makers: dict[str, Callable[[int, np.random.Generator], Work]] = {
@@ -139,6 +166,7 @@ def make_work(task: Task) -> Work:
         "ints": _make_ints,
         "tokens": _make_tokens,
         "blobs": _make_blobs,
+        "rows": _make_rows,
     }
     return makers[task.work](task.num_samples, np.random.Generator(np.random.PCG64(task.seed)))
 
@@ -174,3 +202,16 @@ def _make_blobs(num_samples: int, rng: np.random.Generator) -> _Blobs:
     rounds, rest = divmod(num_samples, len(blobs))
     payload_bytes = rounds * sum(map(len, blobs)) + sum(map(len, blobs[:rest]))
     return _Blobs(blobs, num_samples, {"data": "bytes"}, payload_bytes)
+
+
+def _make_rows(num_samples: int, rng: np.random.Generator) -> _Rows:
+    table: dict[str, NDArray[Any]] = {
+        "a": rng.integers(0, 1 << 40, num_samples, dtype=np.int64),
+        "b": rng.integers(0, 1 << 30, num_samples, dtype=np.int32),
+        "c": rng.random(num_samples),
+        "d": rng.random(num_samples, dtype=np.float32),
+    }
+    text = [f"user {i:012d}/{i % 9973}" for i in range(num_samples)]
+    columns = {"a": "int64", "b": "int32", "c": "float64", "d": "float32", "s": "str"}
+    nbytes = sum(values.nbytes for values in table.values()) + sum(map(len, text))
+    return _Rows(table, text, columns, nbytes)

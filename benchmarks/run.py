@@ -22,7 +22,7 @@ from _machine import machine_record
 from _process import ROOT
 from _report import markdown, publish, summarize, write_files
 from _runner import Settings, run_case
-from scenarios import read, remote, start, write
+from scenarios import read, remote, start, tables, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *read.SCENARIOS,
     *start.SCENARIOS,
     *remote.SCENARIOS,
+    *tables.SCENARIOS,
 )
 
 

@@ -116,6 +116,27 @@ def test_every_way_of_reading_is_measured_and_compared(tmp_path: Path) -> None:
     assert found["read-resume"] > 1
 
 
+@pytest.mark.xdist_group("benchmarks")
+def test_every_way_of_reading_parquet_is_measured_and_compared(tmp_path: Path) -> None:
+    """Beside pyarrow alone, which has the same rows."""
+    ways = ("scan", "shuffled", "rows", "loader")
+    done = run(
+        *(f"parquet-{way}" for way in ways),
+        *("--quick", "--runs", "1"),
+        *("--contenders", "streaming-core*", "--contenders", "pyarrow alone"),
+        *("--results", str(tmp_path / "results"), "--work-dir", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = set()
+    for path in (tmp_path / "results").glob("*.json"):
+        document = json.loads(path.read_bytes())
+        for entry in document["cases"][0]["contenders"]:
+            assert entry["error"] is None
+            assert entry["samples_per_second"]["median"] > 0
+        found.add(document["scenario"])
+    assert found == {f"parquet-{way}" for way in ways}
+
+
 def test_an_unknown_scenario_is_refused_with_the_names_there_are() -> None:
     """A misspelt name runs nothing and says what could have been meant."""
     done = run("wirte-ints")
