@@ -111,6 +111,17 @@ class Options:
         found = (os.environ.get(variable) for variable in variables)
         return next((value for value in found if value), default)
 
+    def together(self, *names: str) -> tuple[Any, ...]:
+        """Return some options as they are at one moment, None for those that are not set.
+
+        Raises as `get`.
+        """
+        if not self._lost.isdisjoint(names):
+            self.get(next(name for name in names if name in self._lost))
+        self._load()
+        values = self._values or {}
+        return tuple([values.get(name) for name in names])
+
     def _load(self) -> None:
         """Ask the function for the first time, which does not count as renewed."""
         if self._values is not None or self._function is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote, unquote
@@ -40,7 +39,7 @@ from streaming_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streaming_core._store._contract import Buffer, ByteRange
     from streaming_core._store._http import Answer
@@ -121,18 +120,14 @@ class AzureStore(HttpStore):
         found = self.get_ranges(key, [wanted, (0, 0)])
         return Parts(found[:1], found.etag)
 
-    @contextmanager
-    def _errors(self, key: str, operation: str) -> Generator[None]:
-        what = f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
-        with super()._errors(key, operation):
-            try:
-                yield
-            except RefusedError as error:
-                gate = self._azure
-                found = meaning(error, what, gate.place, is_anonymous=gate.is_anonymous)
-                if found is None:
-                    raise
+    def _tell(self, error: Exception, key: str, operation: str) -> None:
+        if isinstance(error, RefusedError):
+            gate = self._azure
+            what = self._said(key, operation)
+            found = meaning(error, what, gate.place, is_anonymous=gate.is_anonymous)
+            if found is not None:
                 raise found from None
+        super()._tell(error, key, operation)
 
     # --- listing ----------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from streaming_core._store._http import Call, HttpStore, RefusedError
 from streaming_core.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from streaming_core._store._contract import Buffer
@@ -132,24 +131,17 @@ class GCSStore(HttpStore):
 
     # --- errors -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _errors(self, key: str, operation: str) -> Generator[None]:
+    def _tell(self, error: Exception, key: str, operation: str) -> None:
         """Tell a missing bucket from a missing object, and say where errors are from."""
-        what = f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
-        with super()._errors(key, operation):
-            try:
-                yield
-            except RefusedError as error:
-                # These address the bucket, so that nothing else can be missing.
-                is_bucket = operation in {"list", "put"} or _NO_BUCKET in error.refusal.message
-                if error.status != _MISSING or not is_bucket:
-                    raise
+        what = self._said(key, operation)
+        if isinstance(error, RefusedError) and error.status == _MISSING:
+            # These address the bucket, so that nothing else can be missing.
+            if operation in {"list", "put"} or _NO_BUCKET in error.refusal.message:
                 raise no_bucket(what, self._root, error) from None
-            except StoreError as error:
-                if type(error) is not StoreError or self.url in str(error):
-                    raise
-                msg = f"{what}: {error}"
-                raise StoreError(msg) from error.__cause__
+        elif type(error) is StoreError and self.url not in str(error):
+            msg = f"{what}: {error}"
+            raise StoreError(msg) from error.__cause__
+        super()._tell(error, key, operation)
 
 
 def gcs_from_url(url: str, options: StorageOptions | None = None) -> GCSStore | GCSKeyStore:

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import hmac
 import os
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -30,10 +29,11 @@ from streaming_core._store._http import (
     query_text,
 )
 from streaming_core._store._s3._documents import DocumentError, error_of, object_page
+from streaming_core._store._s3._sign import signing_key
 from streaming_core.errors import ObjectNotFoundError, SchemaError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streaming_core._store._contract import Buffer
     from streaming_core._store._gcs._place import Place
@@ -97,10 +97,8 @@ def google_headers(
     scope = f"{stamp[:8]}/{_LOCATION}/storage/goog4_request"
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"GOOG4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"
-    key = f"GOOG4{keys.secret}".encode()
-    for part in scope.split("/"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    key = signing_key(f"GOOG4{keys.secret}", scope)
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
     added["Authorization"] = (
         f"GOOG4-HMAC-SHA256 Credential={keys.key_id}/{scope}, SignedHeaders={names}, "
         f"Signature={signature}"
@@ -250,17 +248,12 @@ class GCSKeyStore(HttpStore):
         except ObjectNotFoundError:
             return
 
-    @contextmanager
-    def _errors(self, key: str, operation: str) -> Generator[None]:
+    def _tell(self, error: Exception, key: str, operation: str) -> None:
         """Tell a missing bucket from a missing object, and say where errors are from."""
-        what = f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
-        with super()._errors(key, operation):
-            try:
-                yield
-            except DocumentError as error:
-                msg = f"{what}: {error}"
-                raise StoreError(msg) from None
-            except RefusedError as error:
-                if error.refusal.code != "NoSuchBucket":
-                    raise
-                raise no_bucket(what, self._root, error) from None
+        what = self._said(key, operation)
+        if isinstance(error, DocumentError):
+            msg = f"{what}: {error}"
+            raise StoreError(msg) from None
+        if isinstance(error, RefusedError) and error.refusal.code == "NoSuchBucket":
+            raise no_bucket(what, self._root, error) from None
+        super()._tell(error, key, operation)

@@ -36,10 +36,10 @@ _IDLE_SECONDS: Final = 30.0
 """Nobody tells us of a connection that a router forgot; after so long it is not worth the risk."""
 _PORTS: Final = {"http": 80, "https": 443}
 _CA_VARIABLES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_PROXY_VARIABLES: Final = (
-    *("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
-    "REQUEST_METHOD",
-)
+_PROXY_VARIABLES: Final = {
+    "http": ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "REQUEST_METHOD"),
+    "https": ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
+}
 
 
 class UntrustedError(WireError):
@@ -201,7 +201,8 @@ if hasattr(os, "register_at_fork"):
 
 def key_of(origin: Origin, ca_file: str | None) -> Key:
     """Return how the environment has an origin connected to, now."""
-    proxy = _proxy(origin, tuple(os.environ.get(name) for name in _PROXY_VARIABLES))
+    get = os.environ.get
+    proxy = _proxy(origin, tuple([get(name) for name in _PROXY_VARIABLES[origin.scheme]]))
     if origin.scheme == "https" and not ca_file:
         found = (os.environ.get(name) for name in _CA_VARIABLES)
         ca_file = next((name for name in found if name), None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunks", "Head", "Incoming", "NoAnswerError", "WireError"]
 
-_ROOM_BYTES: Final = 16 << 10
+_ROOM_BYTES: Final = 64 << 10
 _MOST_HEAD_BYTES: Final = 128 << 10
 _MOST_LINE_BYTES: Final = 8 << 10
 _MOST_AFTER_BYTES: Final = 64 << 10
@@ -88,10 +88,15 @@ class Incoming:
         """Fill the beginning of `view` with what is there, at least one byte; 0 at the end."""
         if self._at == len(self._room):
             return self._socket.recv_into(view)
-        piece = self._room[self._at : self._at + len(view)]
+        piece = self.ready(len(view))
         view[: len(piece)] = piece
-        self._at += len(piece)
         return len(piece)
+
+    def ready(self, most: int) -> bytes:
+        """Take what came already, at most so many bytes."""
+        piece = self._room[self._at : self._at + most]
+        self._at += len(piece)
+        return piece
 
     def line(self) -> bytes:
         """Return the next line without its end; raises `WireError` if there is none."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,8 +42,7 @@ def object_etag(headers: Mapping[str, str]) -> str:
     return etag or headers.get("last-modified", "").strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """Which bytes of an object a body has."""
 
     start: int
@@ -84,8 +82,7 @@ def body_of(
     return Body(first, size, etag)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Bytes to be read by one request, and the ranges that lie in there."""
 
     start: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -29,17 +28,9 @@ from streaming_core._store._http._reading import (
     object_etag,
     spans,
 )
-from streaming_core._store._http._wire import FAILURES, Timeouts, UntrustedError, WireError
-from streaming_core.errors import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    LastingError,
-    ObjectNotFoundError,
-    RangeError,
-    StoreBusyError,
-    StoreError,
-    StreamingError,
-)
+from streaming_core._store._http._telling import Telling, raise_typed
+from streaming_core._store._http._wire import Timeouts
+from streaming_core.errors import RangeError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -53,12 +44,7 @@ __all__ = ["HttpStore"]
 _FULL_ENOUGH_SECONDS: Final = 0.5
 """A piece that is not full after this long is handed over as it is, so that slowness is seen."""
 _SMALL_BYTES: Final = 16 << 20
-_MISSING: Final = frozenset({404, 410})
-_DENIED: Final = frozenset({401, 403, 407})
-_NOT_ALLOWED: Final = 405
 _NO_HEAD: Final = frozenset({405, 501})
-_BUSY: Final = frozenset({429, 503})
-_EXISTS: Final = frozenset({409, 412})
 _NOT_IN_THERE: Final = 416
 
 
@@ -134,7 +120,12 @@ class HttpStore(ABC):
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """Return the whole object; see `Store.get`."""
-        with self._errors(key, "get"), self._opened(key) as (answer, body):
+        with self._errors(key, "get"):
+            answer, body = self._reply(key)
+            return self._whole(key, answer, body, max_bytes)
+
+    def _whole(self, key: str, answer: Answer, body: Body, max_bytes: int | None) -> bytes:
+        with answer:
             if body.size is not None:
                 check_size(body.size, max_bytes, url=self.url, key=key)
                 data = answer.read(body.size)
@@ -185,7 +176,8 @@ class HttpStore(ABC):
             check_start(start, 0, url=self.url, key=key)
         with self._errors(key, "stream"):
             try:
-                with self._opened(key, start) as (answer, body):
+                answer, body = self._reply(key, start)
+                with answer:
                     if body.size is not None:
                         check_size(body.size, max_bytes, url=self.url, key=key)
                         check_start(start, body.size, url=self.url, key=key)
@@ -217,8 +209,9 @@ class HttpStore(ABC):
     def _head_by_get(self, key: str) -> ObjectInfo:
         """Ask for the first byte, of a server that says no size when asked for none."""
         try:
-            with self._opened(key, 0, 1, part=True) as (_, body):
-                size, etag = body.size, body.etag
+            answer, body = self._reply(key, 0, 1, part=True)
+            answer.close()
+            size, etag = body.size, body.etag
         except RefusedError as error:
             found = content_range(error.headers.get("content-range", ""))
             if error.status != _NOT_IN_THERE or found is None:
@@ -234,27 +227,28 @@ class HttpStore(ABC):
         check_key(key, url=self.url, operation=method.lower())
         return self._gate.send(Call(method, self._path(key), self._query(), headers or {}))
 
-    @contextmanager
-    def _opened(
+    def _reply(
         self, key: str, start: int = 0, stop: int | None = None, *, part: bool | None = None
-    ) -> Generator[tuple[Answer, Body]]:
-        """Ask for an object, or with `start` or `part` for some of it."""
+    ) -> tuple[Answer, Body]:
+        """Ask for an object, or with `start` or `part` for some of it; close the answer."""
         headers: dict[str, str] = {}
         if start if part is None else part:
             last = "" if stop is None else stop - 1
             headers["Range"] = f"bytes={start if start < 0 else f'{start}-{last}'}"
-        with self._send("GET", key, headers) as answer:
-            body = body_of(answer.status, answer.headers, answer.length, start=start, stop=stop)
-            if isinstance(body, str):
-                msg = f"read {key!r} in {self.url}: wrong answer, {body}"
-                raise StoreError(msg)
-            yield answer, body
+        answer = self._send("GET", key, headers)
+        body = body_of(answer.status, answer.headers, answer.length, start=start, stop=stop)
+        if isinstance(body, str):
+            answer.close()
+            msg = f"read {key!r} in {self.url}: wrong answer, {body}"
+            raise StoreError(msg)
+        return answer, body
 
     def _suffix(self, key: str, wanted: ByteRange) -> Parts:
         """Return the last few bytes, without asking first how many there are."""
         count = -wanted[0]
         try:
-            with self._opened(key, -count, part=True) as (answer, body):
+            answer, body = self._reply(key, -count, part=True)
+            with answer:
                 if body.size is None:
                     raise self._unclear(key)
                 resolve_ranges([wanted], body.size, url=self.url, key=key)
@@ -271,7 +265,8 @@ class HttpStore(ABC):
     def _span(self, key: str, start: int, stop: int) -> tuple[bytes, Body]:
         """Return the bytes from `start` to `stop`, and what they are of."""
         try:
-            with self._opened(key, start, stop, part=True) as (answer, body):
+            answer, body = self._reply(key, start, stop, part=True)
+            with answer:
                 if body.size is not None and stop > body.size:
                     resolve_ranges([(start, stop)], body.size, url=self.url, key=key)
                 _skip(answer, start - body.start)
@@ -312,24 +307,16 @@ class HttpStore(ABC):
 
     # --- errors -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _errors(self, key: str, operation: str) -> Generator[None]:
-        """Turn whatever went wrong on the way into a typed error."""
-        what = f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
-        try:
-            yield
-        except StreamingError:
-            raise
-        except RefusedError as error:
-            raise _refused(error, what, operation) from None
-        except UntrustedError as error:
-            msg = f"{what}: {error}"
-            raise LastingError(msg) from error
-        except FAILURES as error:
-            reason = str(error) or "no answer"
-            kind = "" if isinstance(error, WireError) else f"{type(error).__name__}: "
-            msg = f"{what}: {kind}{reason}"
-            raise StoreError(msg) from error
+    def _errors(self, key: str, operation: str) -> Telling:
+        """Return what turns whatever goes wrong within it into a typed error."""
+        return Telling(self._tell, key, operation)
+
+    def _tell(self, error: Exception, key: str, operation: str) -> None:
+        """Raise the typed error that `error` stands for; services have some of their own."""
+        raise_typed(error, self._said(key, operation), operation)
+
+    def _said(self, key: str, operation: str) -> str:
+        return f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
 
     def _one_version(self, key: str, bodies: Sequence[Body]) -> str:
         """Return the etag that all have, as far as the server says; raise if they differ."""
@@ -348,26 +335,6 @@ class HttpStore(ABC):
 
     def _unclear(self, key: str) -> StoreError:
         return StoreError(f"read {key!r} in {self.url}: the server does not say how long it is")
-
-
-def _refused(error: RefusedError, what: str, operation: str) -> StoreError:
-    said = f"{what}: {error}"
-    if error.status in _MISSING:
-        return ObjectNotFoundError(
-            f"{said}: there is no such object; check the key, and that its writer has finished"
-        )
-    if error.status in _DENIED:
-        return AccessDeniedError(f"{said}; check the credentials and what they may do there")
-    if error.status == _NOT_ALLOWED:
-        return AccessDeniedError(f"{said}: the server does not take such requests there")
-    if error.status in _EXISTS and operation == "put":
-        return AlreadyExistsError(
-            f"{said}: the object exists already and was left as it is; delete it first or put "
-            "without if_absent"
-        )
-    if error.status in _BUSY:
-        return StoreBusyError(said, retry_after=error.retry_after)
-    return StoreError(said)
 
 
 def _skip(answer: Answer, count: int) -> None:

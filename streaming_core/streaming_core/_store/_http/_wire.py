@@ -13,7 +13,7 @@ import select
 import ssl
 import sys
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from streaming_core._store._http._connections import (
@@ -64,7 +64,8 @@ _CHUNKED: Final = "chunked"
 _FORMS: Final = frozenset({_CHUNKED, "identity"})
 _TARGET: Final = re.compile(r"[!-~]+", re.ASCII)
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_BREAKS: Final = re.compile(r"[\r\n\0]")
+_BAD_IN_VALUES: Final = re.compile(r"[\r\n\0\u0100-\U0010ffff]")
+"""What ends a line, and what is no Latin-1."""
 _BAD_CHARACTERS: Final = "{} has characters that no request may have; nothing was sent"
 
 FAILURES: Final = (OSError, http.client.HTTPException)
@@ -168,8 +169,16 @@ class Answer:
 
     def read(self, most: int) -> bytes:
         """Return the body, or its first `most` bytes."""
-        out = bytearray(min(most, 1 << 16 if self._left is None else self._left, _READ_BYTES))
-        filled = 0
+        here = b""
+        if self._left is not None and self._chunks is None:
+            most = min(most, self._left)
+            here = self._incoming.ready(most)
+            self._left -= len(here)
+            if len(here) == most:
+                return here
+        out = bytearray(min(most, 1 << 16 if self._left is None else most, _READ_BYTES))
+        filled = len(here)
+        out[:filled] = here
         while filled < most:
             if filled == len(out):
                 if self._left == 0:
@@ -293,10 +302,13 @@ def _queued_bytes(sock: socket.socket) -> int:
 def _head(key: Key, request: Request) -> bytes:
     """Return what precedes the body; raises `WireError` for what no request may have."""
     target = request.target
-    given = {name.lower() for name in request.headers}
-    # What lies in a store is wanted as it lies there.
-    added = {"Host": request.origin.authority, "Accept-Encoding": "identity"}
-    headers = {name: value for name, value in added.items() if name.lower() not in given}
+    given = set(map(_lowered, request.headers))
+    headers: dict[str, str] = {}
+    if "host" not in given:
+        headers["Host"] = request.origin.authority
+    if "accept-encoding" not in given:
+        # What lies in a store is wanted as it lies there.
+        headers["Accept-Encoding"] = "identity"
     headers |= request.headers
     if key.proxy is not None and request.origin.scheme == "http":
         target = request.origin.text + target
@@ -306,17 +318,18 @@ def _head(key: Key, request: Request) -> bytes:
     # None of these messages repeats what may be secret.
     if not _TARGET.fullmatch(target):
         raise WireError(_BAD_CHARACTERS.format("the path or query"))
-    lines = [f"{request.method} {target} HTTP/1.1"]
-    for name, value in headers.items():
-        if not _NAME.fullmatch(name) or _BREAKS.search(value):
-            raise WireError(_BAD_CHARACTERS.format(f"the header {name!r}"))
-        lines.append(f"{name}: {value}")
-    try:
-        return "\r\n".join([*lines, "", ""]).encode("latin-1")
-    except UnicodeEncodeError:
-        bad = next(name for name, value in headers.items() if not _is_latin(value))
-        raise WireError(_BAD_CHARACTERS.format(f"the header {bad!r}")) from None
+    values = "".join(headers.values())
+    if "\r" in values or "\n" in values or "\0" in values or not values.isascii():
+        for name, value in headers.items():
+            if _BAD_IN_VALUES.search(value):
+                raise WireError(_BAD_CHARACTERS.format(f"the header {name!r}"))
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return f"{request.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
 
 
-def _is_latin(text: str) -> bool:
-    return all(ord(character) <= 0xFF for character in text)  # noqa: PLR2004 - the last of Latin-1
+@lru_cache(maxsize=256)
+def _lowered(name: str) -> str:
+    """Return the name of a header in small letters; raises `WireError` if it is none."""
+    if not _NAME.fullmatch(name):
+        raise WireError(_BAD_CHARACTERS.format(f"the header {name!r}"))
+    return name.lower()

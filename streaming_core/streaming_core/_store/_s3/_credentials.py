@@ -26,6 +26,7 @@ _FRESH_SECONDS: Final = 1.0
 _NONE_SECONDS: Final = 30.0
 """Where no keys were found, a refusal makes us look again so much later at the earliest."""
 _NEVER: Final = float("inf")
+_OF_KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
 
 
 class _Known(NamedTuple):
@@ -166,9 +167,6 @@ class Credentials:
         if self._options.get("anonymous"):
             return None
         given = self._given()
-        # A renewal may come between reading one value and the next.
-        while given != (again := self._given()):
-            given = again
         profile = self._options.get("profile", default="")
         if given is not None or profile:
             return given or _chain.keys(profile)
@@ -204,11 +202,10 @@ class Credentials:
         return f"the request was not signed: {where}, nor have profiles and metadata services"
 
     def _given(self) -> Keys | None:
-        get = self._options.get
-        access, secret = get("access_key_id"), get("secret_access_key")
+        access, secret, token = self._options.together(*_OF_KEYS)
         if not access and not secret:
             return None
-        return _paired(access, secret, get("session_token"), "the storage options")
+        return _paired(access, secret, token, "the storage options")
 
     @staticmethod
     def _of_environment() -> Keys | None:

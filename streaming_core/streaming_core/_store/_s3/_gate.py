@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import time
 import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,7 @@ EXPIRED: Final = frozenset(
 """What is said of credentials that were good once."""
 _SKEWED: Final = "RequestTimeTooSkewed"
 _SKEW: Final = timedelta(seconds=60)
+_MOMENT_SECONDS: Final = 10
 _DEFAULT_REGION: Final = "us-east-1"
 _REGION: Final = re.compile(r"[a-z0-9-]{1,64}")
 _REGION_OF_HOST: Final = re.compile(r"[./]s3[.-]([a-z0-9-]+)\.amazonaws\.com")
@@ -124,7 +126,7 @@ class S3Gate(Gate):
 
     def signed(self, call: Call) -> Call:
         """Add the signature, if there are keys."""
-        return self._signed(call, self._attempt())
+        return call._replace(headers=self._headers(call, self._attempt()))
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -153,14 +155,15 @@ class S3Gate(Gate):
         learned = self.learned
         return _Attempt(learned.way, self._credentials.keys(), learned.ahead)
 
-    def _signed(self, call: Call, attempt: _Attempt) -> Call:
+    def _headers(self, call: Call, attempt: _Attempt) -> dict[str, str]:
+        """Return what goes with a call, its signature too if there are keys."""
         headers = {**self._extra, **call.headers}
         if attempt.keys is None:
-            return call._replace(headers=headers)
+            return headers
         proof = signature_headers(
             attempt.keys,
             attempt.way.region,
-            datetime.now(UTC) + attempt.ahead,
+            _signed_at(time.time() + attempt.ahead.total_seconds()),
             method=call.method,
             host=attempt.way.origin.authority,
             path=call.path,
@@ -168,18 +171,18 @@ class S3Gate(Gate):
             headers=headers,
             payload=_payload(call.body, attempt.way.origin.scheme),
         )
-        return call._replace(headers=headers | proof)
+        return headers | proof
 
     def _answered(self, call: Call, attempt: _Attempt) -> Answer:
         """Return the answer to one request; redirects are refusals, as they need new signatures."""
         way = attempt.way
-        signed = self._signed(call._replace(path=way.base + call.path), attempt)
+        call = call._replace(path=way.base + call.path)
         answer = exchange(
             Request(
                 method=call.method,
                 origin=way.origin,
-                target=signed.target,
-                headers=signed.headers,
+                target=call.target,
+                headers=self._headers(call, attempt),
                 body=call.body,
                 once=call.once,
                 timeouts=self.timeouts,
@@ -235,6 +238,14 @@ def _error_body(answer: Answer, method: str) -> bytes:
         return b"" if method == "HEAD" else answer.read(_ERROR_BYTES)
     except FAILURES:
         return b""
+
+
+def _signed_at(seconds: float) -> datetime:
+    """Return the moment to sign with: one for all requests of a few seconds, which cost less so.
+
+    Services take what was signed in the last quarter of an hour.
+    """
+    return datetime.fromtimestamp(seconds // _MOMENT_SECONDS * _MOMENT_SECONDS, UTC)
 
 
 def _way(place: Place, region: str) -> _Way:

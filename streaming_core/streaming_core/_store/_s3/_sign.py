@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = ["EMPTY_SHA256", "UNSIGNED", "Keys", "signature_headers"]
+__all__ = ["EMPTY_SHA256", "UNSIGNED", "Keys", "signature_headers", "signing_key"]
 
 EMPTY_SHA256: Final = hashlib.sha256(b"").hexdigest()
 """The hash of a request without a body."""
@@ -67,23 +67,41 @@ def signature_headers(
         >>> headers["Authorization"][-64:][:16]
         '27b7de2e34ddcdac'
     """
+    own = [
+        (lowered, " ".join(value.split()))
+        for name, value in headers.items()
+        if (lowered := name.lower()) in _SIGNED or lowered.startswith("x-amz-")
+    ]
+    asked = query_text(query) if query else ""
+    return {**_proof(keys, region, moment, method, host, path, asked, tuple(own), payload)}
+
+
+@lru_cache(maxsize=1024)
+def _proof(
+    keys: Keys,
+    region: str,
+    moment: datetime,
+    method: str,
+    host: str,
+    path: str,
+    query: str,
+    own: tuple[tuple[str, str], ...],
+    payload: str,
+) -> Mapping[str, str]:
+    """Return the headers; of many ranges of one object in one moment they are the same."""
     stamp = moment.strftime("%Y%m%dT%H%M%SZ")
     added = {"x-amz-content-sha256": payload, "x-amz-date": stamp}
     if keys.token:
         added["x-amz-security-token"] = keys.token
-    signed = {"host": host, **added}
-    for name, value in headers.items():
-        lowered = name.lower()
-        if lowered.startswith("x-amz-") or lowered in _SIGNED:
-            signed[lowered] = " ".join(value.split())
+    signed = {"host": host, **added, **dict(own)}
     names = ";".join(sorted(signed))
     lines = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
-    request = "\n".join([method, path, query_text(query), lines, names, payload])
+    request = f"{method}\n{path}\n{query}\n{lines}\n{names}\n{payload}"
     scope = f"{stamp[:8]}/{region}/s3/aws4_request"
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"
-    key = _signing_key(keys.secret_key, stamp[:8], region)
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    key = signing_key(f"AWS4{keys.secret_key}", scope)
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
     added["Authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={keys.access_key}/{scope}, SignedHeaders={names}, "
         f"Signature={signature}"
@@ -92,8 +110,9 @@ def signature_headers(
 
 
 @lru_cache(maxsize=16)
-def _signing_key(secret: str, day: str, region: str) -> bytes:
-    key = f"AWS4{secret}".encode()
-    for part in (day, region, "s3", "aws4_request"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+def signing_key(secret: str, scope: str) -> bytes:
+    """Return what signs the requests of one day, region and service, which `scope` names."""
+    key = secret.encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
     return key

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self, cast
 from urllib.parse import quote
 
@@ -25,7 +24,7 @@ from streaming_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streaming_core._store._contract import Buffer
     from streaming_core._store._options import StorageOptions
@@ -223,22 +222,15 @@ class S3Store(HttpStore):
 
     # --- errors -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _errors(self, key: str, operation: str) -> Generator[None]:
-        with super()._errors(key, operation):
-            try:
-                yield
-            except DocumentError as error:
-                msg = f"{self._said(key, operation)}: {error}"
-                raise StoreError(msg) from None
-            except RefusedError as error:
-                found = self._meaning(error, self._said(key, operation))
-                if found is None:
-                    raise
+    def _tell(self, error: Exception, key: str, operation: str) -> None:
+        if isinstance(error, DocumentError):
+            msg = f"{self._said(key, operation)}: {error}"
+            raise StoreError(msg) from None
+        if isinstance(error, RefusedError):
+            found = self._meaning(error, self._said(key, operation))
+            if found is not None:
                 raise found from None
-
-    def _said(self, key: str, operation: str) -> str:
-        return f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
+        super()._tell(error, key, operation)
 
     def _meaning(self, error: RefusedError, what: str) -> StoreError | None:
         """Return what a refusal means that other services do not have; None if they have."""

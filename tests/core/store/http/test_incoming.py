@@ -45,6 +45,20 @@ def _by_us(
         return head.status, head.headers, body, stays
 
 
+def _by_reads(said: Iterable[bytes], method: str, steps: Sequence[int]) -> list[bytes]:
+    """Return what each call of `read` gave, up to the one that gave nothing."""
+    kept.forget()
+    with fed(said) as line:
+        connection = Connection(line)
+        head = connection.incoming.head()
+        found: list[bytes] = []
+        with Answer(connection, head, _KEY, bodyless=method == "HEAD") as answer:
+            while piece := answer.read(steps[len(found) % len(steps)]):
+                found.append(piece)
+        kept.forget()
+        return found
+
+
 def _by_the_library(said: bytes, method: str) -> tuple[int, dict[str, str], bytes, bool]:
     ours, other = socket.socketpair()
     with ours, other:
@@ -235,6 +249,28 @@ def test_another_protocol_is_an_error() -> None:
     """Nobody asked for one."""
     with pytest.raises(WireError, match="another protocol"):
         _head(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n")
+
+
+@given(content=st.lists(st.binary(min_size=1, max_size=300), min_size=1), steps=_READS)
+@settings(deadline=None)
+def test_a_body_is_read_in_any_steps(content: list[bytes], steps: list[int]) -> None:
+    """Each `read` gives as much as was asked for, but the last, wherever the line cuts the body."""
+    body = b"".join(content)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    found = _by_reads([head + content[0], *content[1:]], "GET", steps)
+    assert b"".join(found) == body
+    asked = [steps[turn % len(steps)] for turn in range(len(found))]
+    assert [len(piece) for piece in found[:-1]] == asked[:-1]
+
+
+@given(data=st.data(), count=st.integers(1, 300), lack=st.integers(1, 300))
+def test_a_body_that_lacks_bytes_is_never_a_short_one(
+    data: st.DataObject, count: int, lack: int
+) -> None:
+    """Also where all that came was there with the head."""
+    said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (count + lack) + bytes(count)
+    with pytest.raises(WireError, match="before its announced end"):
+        _by_reads(data.draw(pieces(said)), "GET", [1 << 16])
 
 
 # --- how a body ends ------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tests.servers.web import Asked, Said
 from streaming_core._store import is_final
 from streaming_core._store._http import Refusal, RefusedError
 from streaming_core._store._s3 import S3Store
+from streaming_core._store._s3._sign import _proof
 from streaming_core.errors import (
     AccessDeniedError,
     ObjectNotFoundError,
@@ -110,6 +111,21 @@ def test_sets_its_clock_by_the_service(service: Scripted, verb: str, ahead: time
     for _ in range(2):
         getattr(store, verb)("a")
     assert len(service.asked) == (3 if verb == "get" else 4)  # HEAD does not say why
+
+
+def test_ranges_of_one_object_share_signatures(service: Scripted) -> None:
+    """Signing each would cost as much as the rest of a small range; all are of the last seconds."""
+    store = service.store(**KEYS)
+    made = _proof.cache_info().misses
+    for start in range(4):
+        for _ in range(10):
+            store.get_ranges("a", [(start, 4)])
+    assert _proof.cache_info().misses <= made + 2  # as a moment may end meanwhile
+    assert len(set(service.header("range"))) == 4
+    assert len(set(service.header("authorization"))) <= 2
+    for stamp in service.header("x-amz-date"):
+        ago = datetime.now(UTC) - datetime.strptime(stamp, "%Y%m%dT%H%M%S%z")
+        assert timedelta() <= ago < timedelta(seconds=60)
 
 
 def test_a_clock_that_is_never_right_is_an_error(service: Scripted) -> None:

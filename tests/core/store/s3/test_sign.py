@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
+import pytest
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
@@ -12,7 +14,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_core._store._s3._gate import _payload
+from streaming_core._store._s3._gate import _payload, _signed_at
 from streaming_core._store._s3._sign import Keys, signature_headers
 
 _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=20)
@@ -91,6 +93,51 @@ def test_headers_that_proxies_change_are_not_signed() -> None:
     assert signed({}) == signed({"Range": "bytes=0-1", "If-None-Match": "*"})
     assert signed({}) != signed({"Content-Type": "text/plain"})
     assert signed({"Content-Type": "a"}) != signed({"Content-Type": "b"})
+
+
+_CALL: dict[str, Any] = {
+    "keys": Keys("id", "secret", "token"),
+    "region": "eu-west-1",
+    "moment": datetime(2026, 1, 2, tzinfo=UTC),
+    "method": "GET",
+    "host": "host",
+    "path": "/a",
+    "query": {"x": "1"},
+    "headers": {"x-amz-a": "b"},
+    "payload": "0",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("keys", Keys("id", "secret", "another")),
+        ("keys", Keys("id", "another", "token")),
+        ("keys", Keys("another", "secret", "token")),
+        ("region", "eu-west-2"),
+        ("moment", datetime(2026, 1, 2, 0, 0, 1, tzinfo=UTC)),
+        ("method", "HEAD"),
+        ("host", "another"),
+        ("path", "/b"),
+        ("query", {"x": "2"}),
+        ("headers", {"x-amz-a": "c"}),
+        ("payload", "1"),
+    ],
+)
+def test_what_is_kept_is_for_the_same_request_only(name: str, other: object) -> None:
+    """One signature serves the same request again, and whatever is signed has one of its own."""
+    first = signature_headers(**_CALL)
+    second = signature_headers(**{**_CALL, name: other})
+    assert first["Authorization"] != second["Authorization"]
+    expected = dict(first)
+    first.clear()  # what is given belongs to who asked
+    assert signature_headers(**_CALL) == expected
+
+
+@given(st.floats(0, 4e9))
+def test_the_moment_to_sign_with_is_a_recent_one(seconds: float) -> None:
+    """Services refuse what was signed more than a few minutes ago, or in the future."""
+    assert 0 <= seconds - _signed_at(seconds).timestamp() < 10
 
 
 def test_keys_do_not_show() -> None:
