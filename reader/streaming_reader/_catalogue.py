@@ -12,6 +12,7 @@ import xxhash
 from streaming_reader._cache import Counts, last_sign, touch_pages
 from streaming_reader._located import Located, Locator, first_uses
 from streaming_reader._ranged import RangeCounts, Ranged, rows_by_shard
+from streaming_reader._unified import unified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from streaming_core._index import ShardInfo, ShardTable
     from streaming_reader._cache import ShardCache
     from streaming_reader._ranged import Origin
+    from streaming_reader._unified import Unified
 
 __all__ = ["Catalogue"]
 
@@ -82,6 +84,11 @@ class Catalogue:
     def uniform(self) -> bool:
         """Whether all samples have the same columns with the same encodings."""
         return len({str(s.identity()) for table in self.tables for s in table.schemas}) < 2  # noqa: PLR2004 - one, or none
+
+    @cached_property
+    def unified(self) -> Unified | None:
+        """What the samples of all streams have in common; None if nothing is to be done for it."""
+        return unified([schema for table in self.tables for schema in table.schemas])
 
     @property
     def limit(self) -> int | None:

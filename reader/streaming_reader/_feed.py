@@ -56,7 +56,11 @@ def decode(
         schemas = [schema for table in source.tables for schema in table.schemas]
         return gather_none(schemas[0]) if schemas else Columns(0, {})
     distinct, which = compact(located.shards)
-    return gather([get(shard) for shard in distinct.tolist()], which, located.rows, copy=copy)
+    shards = [get(shard) for shard in distinct.tolist()]
+    one = source.unified
+    if one is None:
+        return gather(shards, which, located.rows, copy=copy)
+    return one.form(gather(shards, which, located.rows, one.names, copy=copy))
 
 
 def decode_any(
@@ -185,9 +189,9 @@ class Feed:
                 if shard != last and not (self._forerun and self._forerun.is_thin(shard)):
                     began = time.perf_counter_ns()
                     self._fetcher.get(shard)
-                    self._count("wait_shard_ns", time.perf_counter_ns() - began)
+                    self.count("wait_shard_ns", time.perf_counter_ns() - began)
                     last = shard
-                self._count("samples", 1)
+                self.count("samples", 1)
                 yield sample
 
     def batches(self, size: int, *, drop_last: bool = False) -> Iterator[Batch]:
@@ -210,8 +214,8 @@ class Feed:
                 for batch in self._decoded(coming.part(0, count), size):
                     if drop_last and len(batch) < size:
                         return
-                    self._count("samples", len(batch))
-                    self._count("batches", 1)
+                    self.count("samples", len(batch))
+                    self.count("batches", 1)
                     yield batch
                 coming = coming.part(count)
             if not self._coming and not self._pull(1):
@@ -221,19 +225,19 @@ class Feed:
 
     def _decoded(self, located: Located, size: int) -> Iterator[Batch]:
         """Yield the batches of some samples, decoded together if that can be."""
-        if len(located) > size and self._source.uniform:
+        if len(located) > size and (self._source.uniform or self._source.unified):
             try:
                 columns = self._timed(decode, located, copy=True)
             except StreamingError:
                 pass  # one of them is broken: those before it are not
             else:
-                self._count("bytes_used", columns.nbytes)
+                self.count("bytes_used", columns.nbytes)
                 for start in range(0, len(located), size):
                     yield columns.slice(start, start + size)
                 return
         for start in range(0, len(located), size):
             batch = self._timed(decode_any, located.part(start, start + size), copy=True)
-            self._count("bytes_used", batch.nbytes)
+            self.count("bytes_used", batch.nbytes)
             yield batch
 
     def _rows(self, located: Located) -> Iterator[dict[str, Any]]:
@@ -242,7 +246,7 @@ class Feed:
                 rows = self._timed(decode_rows, located, copy=False)
             else:
                 columns = self._timed(decode, located, copy=False)
-                self._count("bytes_used", columns.nbytes)
+                self.count("bytes_used", columns.nbytes)
                 rows = iterate_rows(columns)
         except StreamingError:
             if len(located) == 1:
@@ -250,7 +254,7 @@ class Feed:
             # One of them is broken: those before it are not.
             each = (self._rows(located.part(i, i + 1)) for i in range(len(located)))
             return chain.from_iterable(each)
-        self._count("samples", len(located))
+        self.count("samples", len(located))
         return rows
 
     def close(self) -> None:
@@ -285,7 +289,7 @@ class Feed:
             if not len(self._aside):
                 began = time.perf_counter_ns()
                 window = next(self._windows, None)
-                self._count("wait_order_ns", time.perf_counter_ns() - began)
+                self.count("wait_order_ns", time.perf_counter_ns() - began)
                 if window is None:
                     break
                 self._aside = window
@@ -309,7 +313,7 @@ class Feed:
         if forerun is not None:
             began = time.perf_counter_ns()
             held = forerun.bring(located.part(0, needed), self._coming)
-            self._count("wait_shard_ns", time.perf_counter_ns() - began)
+            self.count("wait_shard_ns", time.perf_counter_ns() - began)
             ready = forerun.ready
         late = [s for s in first_uses(located.shards).tolist() if not ready(s)]
         if not late:
@@ -337,15 +341,16 @@ class Feed:
 
         began = time.perf_counter_ns()
         made = make(self._source, get, located, copy=copy)
-        self._count("wait_shard_ns", waited)
-        self._count("decode_ns", time.perf_counter_ns() - began - waited)
+        self.count("wait_shard_ns", waited)
+        self.count("decode_ns", time.perf_counter_ns() - began - waited)
         now, read = self._source.counts(), self._source.range_counts()
         if now != self._known or read != self._read:
             news = {**asdict(now - self._known), **asdict(read - self._read)}
             for name, number in news.items():
-                self._count(name, number)
+                self.count(name, number)
             self._known, self._read = now, read
         return made
 
-    def _count(self, name: str, number: int) -> None:
+    def count(self, name: str, number: int) -> None:
+        """Add to one of `COUNTERS`."""
         self._counters[_AT[name]] += number

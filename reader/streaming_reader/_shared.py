@@ -31,11 +31,15 @@ COUNTERS: Final = (
     "retries",
     "refusals",
     "wait_pace_ns",
+    "fill_ns",
+    "make_ns",
     "range_requests",
     "range_bytes",
     "wait_shard_ns",
     "wait_order_ns",
     "decode_ns",
+    "transform_ns",
+    "format_ns",
 )
 """What each worker counts, in the order of its row."""
 

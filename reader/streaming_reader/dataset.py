@@ -243,7 +243,7 @@ class StreamingDataset(Surface):
             batch_size: Samples of a batch; the data set's if None.
             batch_format: `numpy`, `torch`, `jax`, `arrow`, `dict` or `rows`: what samples become.
             ragged: What values of different lengths become: a `list`, `padded` with their lengths,
-                or one array of all with `offsets`.
+                one array of all with `offsets`, or `arrow` arrays.
             drop_last: Leave out a last batch that is smaller.
         """
         counted = self.counted_batches(

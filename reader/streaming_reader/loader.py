@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset  # noqa: E402 - see abo
 
 from streaming_core.errors import CheckpointError, SchemaError  # noqa: E402 - see above
 from streaming_reader._accelerate import placed  # noqa: E402 - see above
+from streaming_reader._metrics import Clock, metrics_of  # noqa: E402 - see above
 from streaming_reader._transport import Receiver  # noqa: E402 - see above
 from streaming_reader._transport._source import Collated, MadeByDataset  # noqa: E402 - see above
 from streaming_reader._transport._torch import (  # noqa: E402 - see above
@@ -100,6 +101,7 @@ class StreamingDataLoader(DataLoader[Any]):
         self.batch_format: BatchFormat = batch_format
         self.ragged = ragged
         self._tally = Tally()
+        self._clock = Clock()
         self._prepared = False
         super().__init__(dataset, batch_size, shuffle, **options)
         wanted = getattr(dataset, "batch_size", None)
@@ -159,12 +161,25 @@ class StreamingDataLoader(DataLoader[Any]):
         """Begin an iteration; the count of samples starts at 0."""
         if isinstance(self._iterator, InWorkers) and self._iterator.is_over:
             self._iterator = None  # persistent workers of which one has died
+        stats = getattr(self.dataset, "stats", None) if self._is_streaming else None
+        self._clock = Clock(stats or dict, self.num_workers)
         iterator = cast("InProcess | InWorkers", super().__iter__())
+        iterator.tally.clock = self._clock
         if self._prepared:
             self._tally = Tally()
             return placed(self, iterator, self._tally)
         self._tally = iterator.tally
         return iterator
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what the iteration that was begun last took until now, and what holds it up.
+
+        All are numbers but `bound`, which names that, and `hint`, which says what may help; see
+        `docs/how-to/any-format.md`. They are of this rank and its workers, begin at 0 with each
+        iteration, and may be asked for at any time. Those of a finished iteration are in the log
+        `streaming_core.reader` too, at level INFO, as `metrics` of the record.
+        """
+        return metrics_of(self._clock)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration begin `epoch`; see the data set's."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streaming_reader._pipeline import Transforms
     from streaming_reader._pipeline._config import dataloader_from_config
     from streaming_reader._pipeline._create import create_dataloader
+    from streaming_reader._pipeline._packing import pack
     from streaming_reader._pipeline._text import chat_template, tokenize
     from streaming_reader.dataset import StreamingDataset
     from streaming_reader.loader import StreamingDataLoader
@@ -65,6 +66,7 @@ __all__ = [
     "mds_encodings",
     "merge_index",
     "open_store",
+    "pack",
     "register_store",
     "streams_registry",
     "testing",
@@ -95,6 +97,7 @@ _HOMES = {
     "mds_encodings": "streaming_core._format._mds",
     "merge_index": "streaming_writer",
     "open_store": "streaming_core._store",
+    "pack": "streaming_reader._pipeline._packing",
     "register_store": "streaming_core._store",
     "streams_registry": "streaming_reader.stream",
     "tokenize": "streaming_reader._pipeline._text",

@@ -13,7 +13,7 @@ from streaming_core._foreign import Foreign
 from streaming_core.errors import MissingColumnError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -266,6 +266,8 @@ class Columns:
     """Number of samples."""
     columns: dict[str, Column]
     """Columns of `length` values by name, in the order of a sample's keys."""
+    types: Mapping[str, Any] | None = None
+    """The Arrow types of columns of which more is known than their values say, as a time zone."""
 
     def __len__(self) -> int:
         return self.length
@@ -289,7 +291,7 @@ class Columns:
         """Return the samples from `start` to `stop`, views."""
         start, stop, _ = slice(start, stop).indices(self.length)
         parts = {name: column.slice(start, stop) for name, column in self.columns.items()}
-        return Columns(max(0, stop - start), parts)
+        return Columns(max(0, stop - start), parts, self.types)
 
     def lend(self) -> Columns:
         """Return the samples so that large bytes are listed as views, for who copies them anyway.
@@ -297,7 +299,7 @@ class Columns:
         They stay valid as long as these samples are referred to.
         """
         lent = {n: c.lend() if isinstance(c, Ragged) else c for n, c in self.columns.items()}
-        return Columns(self.length, lent)
+        return Columns(self.length, lent, self.types)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the samples as dicts; arrays in them are views of the columns."""

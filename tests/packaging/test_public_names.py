@@ -34,6 +34,7 @@ PUBLIC = {
         "mds_encodings",
         "merge_index",
         "open_store",
+        "pack",
         "register_store",
         "streams_registry",
         "testing",

@@ -9,6 +9,7 @@ import numpy as np
 
 from streaming_core._columns import Fixed, Foreign, Ragged
 from streaming_core._extras import require
+from streaming_core._foreign import block_type
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from streaming_core._columns import Column, Columns
 
-__all__ = ["to_arrow"]
+__all__ = ["kept_in_arrow", "to_arrow"]
 
 _LARGER: Final = 2
 _SMALL: Final = 1024
@@ -26,6 +27,7 @@ _SMALL: Final = 1024
 def to_arrow(columns: Columns) -> Any:  # noqa: ANN401 - a table of an optional dependency
     """Return a `pyarrow.Table` of the samples; numbers, texts and bytes share the columns' memory.
 
+    Columns that came from Arrow have the type that they had there.
     Arrays alike become fixed-size lists, one for each dimension; arrays of different length become
     lists; other values get the type that Arrow finds for them.
 
@@ -37,7 +39,9 @@ def to_arrow(columns: Columns) -> Any:  # noqa: ANN401 - a table of an optional 
     arrays: dict[str, Any] = {}
     for name, column in columns.columns.items():
         try:
-            arrays[name] = _column(column)
+            array = _column(column)
+            kind = None if columns.types is None else columns.types.get(name)
+            arrays[name] = array if kind is None else _typed(array, kind)
         except (arrow.ArrowException, OverflowError, TypeError) as error:
             msg = (
                 f"column {name!r}: its values have no common Arrow type: {error!s:.200}. Take the "
@@ -45,6 +49,16 @@ def to_arrow(columns: Columns) -> Any:  # noqa: ANN401 - a table of an optional 
             )
             raise SchemaError(msg) from error
     return arrow.table(arrays)
+
+
+def kept_in_arrow(column: Column) -> Any:  # noqa: ANN401 - an array of an optional dependency
+    """Return the `pyarrow` array of values that no array of numbers holds, lists of numbers too.
+
+    None for columns of numbers, though some may be missing, and for what Arrow does not know.
+    """
+    if isinstance(column, Foreign):
+        return None if block_type(column.array.type) else _alone(column.array)
+    return _column(column) if isinstance(column, Ragged) else None
 
 
 @cache
@@ -67,6 +81,18 @@ def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional de
     kind = arrow.large_string() if column.kind == "str" else arrow.large_binary()
     data = arrow.py_buffer(column.elements)
     return arrow.Array.from_buffers(kind, len(column), [None, bounds, data])
+
+
+def _typed(array: Any, kind: Any) -> Any:  # noqa: ANN401 - an array and a type of an optional dependency
+    """Return an array as the type that its values had before NumPy had them: a time with a zone."""
+    if array.type.equals(kind):
+        return array
+    types = _arrow().types
+    if types.is_time32(kind):  # NumPy counts what lasts in 64 bits
+        return array.cast(_arrow().int64()).cast(_arrow().int32()).view(kind)
+    if types.is_temporal(kind) and array.type.bit_width == kind.bit_width:
+        return array.view(kind)
+    return array.cast(kind)
 
 
 def _alone(array: Any) -> Any:  # noqa: ANN401 - an array of an optional dependency

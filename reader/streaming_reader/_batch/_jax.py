@@ -9,6 +9,7 @@ import numpy as np
 from streaming_core._columns import Fixed, Foreign, Ragged
 from streaming_core._foreign import block_type
 from streaming_core.errors import SchemaError
+from streaming_reader._batch._arrow import kept_in_arrow
 from streaming_reader._batch._numpy import RaggedForm, ragged_arrays
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN4
             "nulls={'column': value}, or nulls='mask'; or leave the column out with columns=[...]"
         )
         raise SchemaError(msg)
+    if ragged == "arrow":
+        if (kept := kept_in_arrow(column)) is not None:
+            return kept
+        ragged = "list"
     if isinstance(column, Ragged):
         if ragged != "list":
             arrays = ragged_arrays(column, ragged)

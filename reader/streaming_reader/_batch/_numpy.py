@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from streaming_core._columns import Fixed, Ragged
+from streaming_reader._batch._arrow import kept_in_arrow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Offsets", "Padded", "RaggedForm", "ragged_arrays", "to_numpy"]
 
-RaggedForm: TypeAlias = Literal["list", "padded", "offsets"]
-"""How values of different length come: one by one, padded to the longest, or end to end."""
+RaggedForm: TypeAlias = Literal["list", "padded", "offsets", "arrow"]
+"""How values of different length come: one by one, padded to the longest, end to end, or in Arrow
+arrays, as nested values and decimals do then."""
 
 
 class Padded(NamedTuple):
@@ -41,7 +43,8 @@ def to_numpy(columns: Columns, ragged: RaggedForm = "list") -> dict[str, Any]:
     """Return each column as an array, or a list where its values are no numbers or arrays alike.
 
     With `ragged="padded"` bytes, texts (as UTF-8) and one-dimensional arrays of different length
-    come as `Padded`, with `"offsets"` as `Offsets`. The arrays may be those of `columns`.
+    come as `Padded`, with `"offsets"` as `Offsets`. With `"arrow"` they, arrays of more dimensions
+    and nested values are `pyarrow` arrays. The arrays may be those of `columns`.
 
     Example:
         >>> from streaming_core._columns import Columns, Ragged
@@ -57,6 +60,9 @@ def to_numpy(columns: Columns, ragged: RaggedForm = "list") -> dict[str, Any]:
 def _column(column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN401 - an array or what holds some
     if isinstance(column, Fixed):
         return column.values
+    if ragged == "arrow":
+        kept = kept_in_arrow(column)
+        return column.to_list() if kept is None else kept
     if ragged == "list" or not isinstance(column, Ragged):
         return column.to_list()
     return ragged_arrays(column, ragged)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streaming_core._columns import Fixed, Ragged
+from streaming_core._columns import Fixed, Foreign, Ragged
 from streaming_core._extras import require
+from streaming_core._foreign import block_type
 from streaming_core.errors import SchemaError
+from streaming_reader._batch._arrow import kept_in_arrow
 from streaming_reader._batch._numpy import RaggedForm, ragged_arrays
 
 if TYPE_CHECKING:
@@ -25,27 +27,41 @@ def to_torch(columns: Columns, ragged: RaggedForm = "list") -> dict[str, Any]:
 
     Numbers and arrays alike become tensors without a copy where the columns own them; texts and
     bytes become lists; JSON values are collated as they are nested. Only `uint64` numbers, which
-    torch refuses, come as tensors all the same.
+    torch refuses, come as tensors all the same. Of data that came from Arrow, lists of numbers are
+    lists of tensors, however long they are, and nested values and decimals are as Python has them:
+    what a column becomes does not depend on the batch.
     Times become the numbers that they count.
     With `ragged` other than `"list"`, values of different length come as `Padded` or `Offsets` of
-    tensors instead.
+    tensors instead, or as `pyarrow` arrays, as nested values and decimals do then.
 
     Raises:
         MissingExtraError: torch is not installed.
         SchemaError: The default collate cannot make one of these values; says of which column.
     """
-    return {name: _column(name, column, ragged) for name, column in columns.columns.items()}
+    lists = columns.types or {}
+    return {
+        name: _column(name, column, ragged, is_list=name in lists)
+        for name, column in columns.columns.items()
+    }
 
 
-def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN401 - as nested as the values are
+def _column(name: str, column: Column, ragged: RaggedForm, *, is_list: bool) -> Any:  # noqa: ANN401 - as nested as the values are
     if isinstance(column, Fixed):
         return _tensor(column.values)
+    if ragged == "arrow":
+        if (kept := kept_in_arrow(column)) is not None:
+            return kept
+        ragged = "list"
     if isinstance(column, Ragged):
         if ragged != "list":
             arrays = ragged_arrays(column, ragged)
             return type(arrays)(*map(_tensor, arrays))
         if column.kind != "array":
             return column.to_list()
+        if is_list:
+            return [_tensor(value) for value in column.to_list()]
+    if isinstance(column, Foreign) and not block_type(column.array.type):
+        return column.to_list()
     values = column.to_list()
     try:
         return _collate()(values) if values else values
@@ -62,7 +78,8 @@ def _column(name: str, column: Column, ragged: RaggedForm) -> Any:  # noqa: ANN4
         msg = (
             f"column {name!r} cannot be collated by default: its values are of type "
             f"{', '.join(kinds)}{' and of shape ' + ', '.join(shapes[:5]) if shapes else ''}. Give "
-            "ragged='padded' or ragged='offsets' for arrays of different lengths, or a collate_fn"
+            "ragged='padded' or ragged='offsets' for arrays of different lengths, ragged='arrow' "
+            "to have the column in Arrow, or a collate_fn"
         )
         raise SchemaError(msg) from error
 

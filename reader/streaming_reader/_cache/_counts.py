@@ -29,6 +29,10 @@ class Counts:
     """Requests that were refused because the remote was busy."""
     wait_pace_ns: int = 0
     """Nanoseconds that requests waited because the remote had been busy."""
+    fill_ns: int = 0
+    """Nanoseconds that threads took to bring shards here, decoding included."""
+    make_ns: int = 0
+    """Those of them that went into decoding files which are no shards."""
 
     def __sub__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))

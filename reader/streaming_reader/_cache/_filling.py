@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_core._store import Retry, Store
@@ -20,8 +20,9 @@ from streaming_core.errors import (
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._locks import FileHandle
-from streaming_reader._cache._made import made
+from streaming_reader._cache._made import made, made_together
 from streaming_reader._cache._mapped import content_digest, hold
+from streaming_reader._cache._patience import Patience
 from streaming_reader._cache._places import file_stamp
 from streaming_reader._cache._shelf import combined, file_pairs
 from streaming_reader._cache._transfer import (
@@ -34,13 +35,12 @@ from streaming_reader._cache._transfer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from streaming_core._index import FileInfo, FileRole, ShardInfo
     from streaming_reader._cache._inspector import Known
     from streaming_reader._cache._made import Maker
     from streaming_reader._cache._pace import Pace
-    from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._settings import CacheSettings
     from streaming_reader._cache._shelf import FilePair, Shelf
 
@@ -97,17 +97,58 @@ class Filler:
             pair.zip is not None and self._zip_is_here(pair.zip) for pair in file_pairs(info)
         )
 
+    def kin(self, info: ShardInfo) -> list[ShardInfo]:
+        """Return the shards that are made of the same bytes as one, and itself, in order."""
+        remote, table = self._remote, self._shelf.table
+        if remote is None or isinstance(remote, Store):
+            return [info]
+        names = remote.kin(info.raw.basename)
+        first = info.index - names.index(info.raw.basename)
+        numbers = range(first, first + len(names))
+        if first < 0 or list(table.basenames("raw")[first : numbers.stop]) != names:
+            return [info]  # some are in another data set
+        return [table.shard(number) for number in numbers]
+
+    def made_together(
+        self, shards: Sequence[ShardInfo], touch: Callable[[], None]
+    ) -> Generator[tuple[ShardInfo, memoryview]]:
+        """Yield shards that are kin with the bytes of their files; `touch` is called as these come.
+
+        Raises:
+            ShardFetchError: The store did not give what the index says, however often asked.
+        """
+        line, remote = self._line(Patience(self._settings.patience)), self._remote
+        if line is None or remote is None or isinstance(remote, Store):
+            raise self.no_source(shards[0])
+        coming = made_together(line, remote, [shard.raw.basename for shard in shards], touch)
+        with closing(coming):
+            for shard in shards:
+                try:
+                    _, data = next(coming)
+                except (StoreError, ShardCorruptError) as error:
+                    raise _failure(shard, file_pairs(shard)[0], line, error) from error
+                yield shard, data
+
     def make(
-        self, info: ShardInfo, stack: ExitStack, patience: Patience, *, keep_bad: bool
+        self,
+        info: ShardInfo,
+        stack: ExitStack,
+        patience: Patience,
+        *,
+        keep_bad: bool,
+        given: memoryview | None = None,
     ) -> Made:
         """Make the files of a shard, whose lock the caller holds; `stack` closes them.
+
+        What is `given` of a file that no store has is not made.
 
         Raises:
             ShardFetchError: The store did not give what the index says, however often asked.
             ShardCorruptError: There is no store, and a compressed file in the folder is wrong.
             OSError: The folder cannot take it.
         """
-        job = _Job(info, self._line(patience), keep_bad)
+        began = time.perf_counter_ns()
+        job = _Job(info, self._line(patience), keep_bad, given)
         digests: list[int] = []
         handles: list[FileHandle] = []
         parts: list[tuple[str, str]] = []
@@ -135,6 +176,7 @@ class Filler:
         digest = content_digest(digests)
         entry = Entry(State.PRESENT, size, time.time_ns(), changed, digest)
         self.counts.shards_fetched += 1
+        self.counts.fill_ns += time.perf_counter_ns() - began
         return Made(parts, handles, entry, leave)
 
     def publish(self, made: Made) -> None:
@@ -206,7 +248,7 @@ class Filler:
             raise self.no_source(job.info)
         wrong = 0
         while True:
-            pieces = self._coming(line, job.info, pair)
+            pieces = self._coming(line, job, pair)
             try:
                 source = pieces if zip_part is None else teed(pieces, zip_part.number)
                 return self._written(job.info, pair, handle, source)
@@ -224,12 +266,14 @@ class Filler:
             finally:
                 pieces.close()
 
-    def _coming(self, line: Line, info: ShardInfo, pair: FilePair) -> Generator[memoryview]:
+    def _coming(self, line: Line, job: _Job, pair: FilePair) -> Generator[memoryview]:
         remote = self._remote
+        if job.given is not None:
+            return _whole(job.given)
         if isinstance(remote, Store):
             return received(line, remote, pair.stored, self._known.check(pair.stored))
         if remote is None:
-            raise self.no_source(info)
+            raise self.no_source(job.info)
         return made(line, remote, pair.raw)
 
     def _filled_from_zip(
@@ -302,6 +346,12 @@ class _Job(NamedTuple):
     info: ShardInfo
     line: Line | None
     keep_bad: bool
+    given: memoryview | None
+    """The file, if somebody has made it."""
+
+
+def _whole(data: memoryview) -> Generator[memoryview]:
+    yield data
 
 
 def _failure(info: ShardInfo, pair: FilePair, line: Line, error: Exception) -> ShardFetchError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streaming_reader._batch import as_format, check_format, made_as_format, rows_as_format
 
@@ -15,6 +16,25 @@ if TYPE_CHECKING:
     from streaming_reader._pipeline._transforms import Transforms
 
 __all__ = ["Assembly"]
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+class _Users:
+    """Counts the time that goes into functions of the user."""
+
+    __slots__ = ("ns",)
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def call(self, function: Callable[[_In], _Out], given: _In) -> _Out:
+        began = time.perf_counter_ns()
+        try:
+            return function(given)
+        finally:
+            self.ns += time.perf_counter_ns() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +64,37 @@ class Assembly:
         """
         with feed:
             for columns in feed.batches(size, drop_last=drop_last):
-                yield self._of_columns(columns, lent=lent), len(columns)
+                users, began = _Users(), time.perf_counter_ns()
+                batch = self._of_columns(columns, users, lent=lent)
+                feed.count("transform_ns", users.ns)
+                feed.count("format_ns", time.perf_counter_ns() - began - users.ns)
+                yield batch, len(columns)
 
-    def _of_columns(self, columns: Batch, *, lent: bool) -> Any:  # noqa: ANN401 - as the format says
+    def _of_columns(self, columns: Batch, users: _Users, *, lent: bool) -> Any:  # noqa: ANN401 - as the format says
         transforms = self.transforms
         if self.collate is not None or (transforms is not None and transforms.changes_rows):
-            return self.of_rows(columns.rows())
+            return self._of_rows(columns.rows(), users)
         if transforms is None or transforms.batch is None:
             # Whoever lends must not keep: that is for what copies at once, which users do not.
             lending = columns.lend() if lent else columns
             return as_format(lending, self.batch_format, self.ragged)
-        return transforms.batch(as_format(columns, self.batch_format, self.ragged))
+        return users.call(transforms.batch, as_format(columns, self.batch_format, self.ragged))
 
     def of_rows(self, rows: list[Any]) -> Any:  # noqa: ANN401 - as the format says
         """Return the batch that samples become."""
+        return self._of_rows(rows, _Users())
+
+    def _of_rows(self, rows: list[Any], users: _Users) -> Any:  # noqa: ANN401 - as the format says
         transforms = self.transforms
         is_made = transforms is not None and transforms.changes_rows
         if transforms is not None:
-            rows = transforms.rows(rows)
+            rows = users.call(transforms.rows, rows)
         batch: Any
         if self.collate is not None:
-            batch = self.collate(rows)
+            batch = users.call(self.collate, rows)
         else:
             make = made_as_format if is_made else rows_as_format
             batch = make(rows, self.batch_format, self.ragged)
-        return batch if transforms is None or transforms.batch is None else transforms.batch(batch)
+        if transforms is None or transforms.batch is None:
+            return batch
+        return users.call(transforms.batch, batch)

@@ -16,6 +16,7 @@ from streaming_core._extras import require
 from streaming_core.errors import SchemaError
 from streaming_reader._pipeline._create import create_dataloader
 from streaming_reader._pipeline._names import SOURCE, refuse_unknown
+from streaming_reader._pipeline._packing import pack
 from streaming_reader._pipeline._text import chat_template, tokenize
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ TYPES: Final[dict[str, Any]] = {
     **dict.fromkeys(("rank", "num_ranks", "ranks_per_node"), _Whole),
     # What becomes of samples.
     "transform": str | dict[str, Any] | list[str | dict[str, Any]] | None,
-    **dict.fromkeys(("filter", "batch_transform", "collate_fn", "worker_init_fn"), _Text),
+    "batch_transform": str | dict[str, Any] | None,
+    **dict.fromkeys(("filter", "collate_fn", "worker_init_fn"), _Text),
     # Loading.
     **dict.fromkeys(("batch_format", "ragged", "pin_memory_device"), str),
     **dict.fromkeys(("drop_last", "pin_memory", "persistent_workers", "in_order"), bool),
@@ -73,11 +75,20 @@ TYPES: Final[dict[str, Any]] = {
 }
 """Which settings there are, and of which type; functions are named, as `package.module:f`."""
 
-_FUNCTIONS: Final = ("filter", "batch_transform", "collate_fn", "worker_init_fn")
+_FUNCTIONS: Final = ("filter", "collate_fn", "worker_init_fn")
 _STEPS: Final[dict[str, Callable[..., Any]]] = {
     "tokenize": tokenize,
     "chat_template": chat_template,
 }
+_BATCH_STEPS: Final[dict[str, Callable[..., Any]]] = {"pack": pack}
+_KINDS: Final[dict[str, Any]] = {
+    "bool": bool,
+    "int": int,
+    "int | None": int | None,
+    "str | None": str | None,
+    "Sequence[str]": list[str],
+}
+"""What the settings of these are, by how their functions are annotated; else texts."""
 
 
 def dataloader_from_config(
@@ -88,7 +99,8 @@ def dataloader_from_config(
 
     `transform` is a list of functions by name (`package.module:function`, which is imported, so use
     only settings that you trust as you trust code) and of `tokenize` and `chat_template` with what
-    they take. `filter`, `batch_transform`, `collate_fn` and `worker_init_fn` are names as well.
+    they take; `batch_transform` is a function by name, or `pack` with what it takes. `filter`,
+    `collate_fn` and `worker_init_fn` are names as well.
 
     Args:
         config: A mapping, or YAML or JSON: a text, or a file (`.yaml`, `.yml`, `.json`). YAML needs
@@ -117,6 +129,9 @@ def dataloader_from_config(
     }
     if "transform" in settings:
         settings["transform"] = _steps(settings["transform"])
+    if settings.get("batch_transform") is not None:
+        step = settings["batch_transform"]
+        settings["batch_transform"] = _step(step, "batch_transform", _BATCH_STEPS)
     if "filters" in settings:
         settings["filters"] = _as_tuples(settings["filters"])
     if "streams" in settings:
@@ -256,29 +271,30 @@ def _steps(steps: object) -> list[Any]:
     if steps is None:
         return []
     listed = cast("list[object]", steps) if isinstance(steps, list) else [steps]
-    return [_step(step, f"transform[{at}]") for at, step in enumerate(listed)]
+    return [_step(step, f"transform[{at}]", _STEPS) for at, step in enumerate(listed)]
 
 
-def _step(step: Any, where: str) -> Any:  # noqa: ANN401 - a function
+def _step(step: Any, where: str, known: Mapping[str, Callable[..., Any]]) -> Any:  # noqa: ANN401 - a function
     if isinstance(step, str):
         return _function(step, where)
     if len(step) != 1:
-        msg = f"{where} must name one transform, such as tokenize: {{...}}, came {sorted(step)}"
+        example = next(iter(known))
+        msg = f"{where} must name one transform, such as {example}: {{...}}, came {sorted(step)}"
         raise SchemaError(msg)
     ((name, options),) = step.items()
-    refuse_unknown([name], _STEPS.keys(), where)
-    make = _STEPS[name]
+    refuse_unknown([name], known.keys(), where)
+    make = known[name]
     parameters = inspect.signature(make).parameters
     if not isinstance(options, Mapping):
         msg = f"{where}: {name} takes a mapping of settings, came {options!r:.80}"
         raise SchemaError(msg)
     refuse_unknown(cast("Mapping[str, Any]", options), parameters.keys(), f"{where}: {name}")
-    if "tokenizer" not in options:
-        msg = f"{where}: {name} needs tokenizer, the name or folder of one"
+    needed = [p.name for p in parameters.values() if p.default is p.empty]
+    if any(option not in options for option in needed):
+        msg = f"{where}: {name} needs {', '.join(needed)}"
         raise SchemaError(msg)
-    kinds = {"bool": bool, "int | None": int | None, "str | None": str | None}
     for option, value in cast("Mapping[str, Any]", options).items():
-        kind = kinds.get(str(parameters[option].annotation), str)
+        kind = _KINDS.get(str(parameters[option].annotation), str)
         try:
             msgspec.convert(value, kind, strict=True)
         except msgspec.ValidationError as error:

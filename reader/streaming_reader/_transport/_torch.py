@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import dataloader
 from torch.utils.data._utils.collate import default_collate
 
+from streaming_reader._metrics import Clock, log_end
 from streaming_reader._transport._channel import Delivery
 from streaming_reader._transport._failure import Failure
 from streaming_reader._transport._source import BatchSource, Recipe, WorkerInit, rows_of
@@ -39,12 +40,19 @@ def is_default_collate(collate: object) -> bool:
 class Tally:
     """Samples received in one iteration; loader and iterator share it and not each other."""
 
-    __slots__ = ("finished", "samples")
+    __slots__ = ("clock", "finished", "samples")
 
     def __init__(self) -> None:
         """Begin at 0."""
         self.samples = 0
         self.finished = False
+        self.clock = Clock()
+        """What was waited for; who knows what the workers count puts another in its place."""
+
+    def received(self, samples: int) -> None:
+        """Note that a batch was given."""
+        self.samples += samples
+        self.clock.given(samples)
 
 
 class LoaderView:
@@ -92,13 +100,20 @@ class _Counting:
     def _end(self) -> None:
         """Let go of what an iteration that failed does not need any more."""
 
+    def _num_ready(self) -> int:
+        """Return how many batches lie ready."""
+        return 0
+
     def __next__(self) -> Any:
         """Return the next batch, or raise what its worker met."""
         if self._failed is not None:
             self._failed.reraise()
+        self.tally.clock.asked(self._num_ready())
         try:
             item = super().__next__()  # type: ignore[misc]
         except StopIteration:
+            if not self.tally.finished:
+                log_end(self.tally.clock)
             self.tally.finished = True
             raise
         if isinstance(item, Failure):
@@ -106,9 +121,9 @@ class _Counting:
             self._end()
             item.reraise()
         if isinstance(item, Delivery):
-            self.tally.samples += item.rows
+            self.tally.received(item.rows)
             return item.value
-        self.tally.samples += rows_of(item)
+        self.tally.received(rows_of(item))
         return item
 
 
@@ -170,6 +185,14 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
             pids = ", ".join(str(worker.pid) for worker in dead)
             msg = f"DataLoader worker (pid(s) {pids}) exited unexpectedly"
             raise RuntimeError(msg) from error
+
+    def _num_ready(self) -> int:
+        ahead = sum(
+            len(task) > 1 for task in self._task_info.values()
+        )  # of others, and their batch
+        with suppress(NotImplementedError):  # macOS cannot tell the length of a queue
+            ahead += self._data_queue.qsize()
+        return ahead
 
     @property
     def is_over(self) -> bool:

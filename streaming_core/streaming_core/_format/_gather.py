@@ -74,9 +74,14 @@ def gather(
             chosen = list(encodings) if names is None else names
             return gather_text(Parts(text, which, rows), encodings, chosen)
     made = [shard for shard in shards if isinstance(shard, ArrowShard)]
-    if made and len(made) == len(shards):
+    if made and len(made) == len(shards) and len(set(map(_kind, made))) == 1:
         return gather_arrow(Parts(made, which, rows), names, copy=copy)
     return _by_kind(shards, which, rows, names) or _by_row(Parts(shards, which, rows), names)
+
+
+def _kind(shard: Shard) -> object:
+    """Return what the shards have in common that can be gathered together."""
+    return shard.kind if isinstance(shard, ArrowShard) else type(shard)
 
 
 def gather_none(schema: ShardSchema) -> Columns:
@@ -101,13 +106,13 @@ def _by_kind(
     rows: NDArray[np.int64],
     names: Sequence[str] | None,
 ) -> Columns | None:
-    """Gather shards of each kind by themselves; None if there is but one, or columns differ."""
-    kinds = [type(shard) for shard in shards]
+    """Gather shards of each kind by themselves; None if there is but one, or names differ."""
+    kinds = list(map(_kind, shards))
     if len(set(kinds)) == 1 or not len(which):
         return None
     shares: list[tuple[NDArray[np.int64], Columns]] = []
     for kind in dict.fromkeys(kinds):
-        mine = [at for at, other in enumerate(kinds) if other is kind]
+        mine = [at for at, other in enumerate(kinds) if other == kind]
         number = np.full(len(shards), -1)
         number[mine] = np.arange(len(mine))
         own = number.take(which)

@@ -10,6 +10,7 @@ from streaming_core._store import LocalStore, open_store
 from streaming_core._virtual import build_index, dump, open_kind, parse, place_of
 from streaming_core._virtual._build import Changes, changes_since
 from streaming_core._virtual._discover import find_files, published_name
+from streaming_core.cli._layout import Spread, layout_advice, spread_of
 from streaming_core.errors import (
     AccessDeniedError,
     IndexInvalidError,
@@ -57,6 +58,11 @@ class IndexReport:
     num_rows: int
     num_bytes: int
     """Of the files."""
+    unit_rows: Spread
+    unit_bytes: Spread
+    """About how many each unit has once it is decoded."""
+    advice: Sequence[str]
+    """What of the files makes training slow, and what to do."""
     index_bytes: int
     added: Sequence[str]
     """Files that are there now and were not when the index was written before."""
@@ -178,7 +184,7 @@ class _Target(NamedTuple):
 
 
 def _target(url: str, settings: IndexSettings) -> _Target:
-    place = place_of(url, settings.storage_options)
+    place = place_of(url, settings.storage_options, kind=settings.format)
     if isinstance(place.store, LocalStore) and not place.store.exists():
         msg = f"{place.store.path} does not exist; give the folder, pattern or URL of the data"
         raise SchemaError(msg)
@@ -224,6 +230,9 @@ def _report(
         num_units=len(index.files),
         num_rows=index.num_samples,
         num_bytes=int(index.sizes.sum()),
+        unit_rows=spread_of(index.samples),
+        unit_bytes=spread_of(index.nbytes),
+        advice=layout_advice(index),
         index_bytes=size,
         added=changes.added,
         removed=changes.removed,

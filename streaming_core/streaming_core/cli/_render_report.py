@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from streaming_core.cli._check import Finding
     from streaming_core.cli._index_files import IndexReport
+    from streaming_core.cli._layout import Spread
     from streaming_core.cli._rebuild import FixReport
     from streaming_core.cli._verify import Report
 
@@ -126,6 +127,16 @@ def print_index(report: IndexReport) -> None:
         ("files", f"{report.num_files:,} ({format_bytes(report.num_bytes)})"),
         ("rows", f"{report.num_rows:,}"),
         ("units", f"{report.num_units:,}"),
+        ("a unit", f"{_most(report.unit_rows)} rows, {_most_bytes(report.unit_bytes)} decoded"),
     ]
     rows += [(what, f"{len(names):,} files") for what, names in changes if names]
+    rows += [("advice", advice) for advice in report.advice]
     console.print(facts(rows))
+
+
+def _most(spread: Spread) -> str:
+    return f"{spread.median:,} (at most {spread.max:,})"
+
+
+def _most_bytes(spread: Spread) -> str:
+    return f"about {format_bytes(spread.median)} (at most {format_bytes(spread.max)})"

@@ -155,13 +155,22 @@ def _text_shards() -> list[Shard]:
 
 
 def test_text_shards_and_shards_of_several_kinds_are_gathered() -> None:
-    """JSON, TSV and MDS rows of the same columns come together, with the types they have."""
+    """JSON, TSV and MDS rows of the same columns come together.
+
+    Numbers that are Python's in some and NumPy's in others are NumPy's in all, and so one array.
+    """
     sample = {"f": np.float64(4.5), "i": 3, "s": "mds"}
     mds = shard_of({"f": "float64", "i": "int", "s": "str"}, [sample])
     json, tsv = _text_shards()
     shards = [json, mds, tsv]
     pairs = [(0, 1), (2, 0), (1, 0), (0, 0)]
-    assert_rows(gather_pairs(shards, pairs), [json.row(1), tsv.row(0), sample, json.row(0)])
+    rows = [dict(row) for row in (json.row(1), tsv.row(0), sample, json.row(0))]
+    assert [type(row["f"]) for row in rows] == [float, float, np.float64, float]
+    for row in rows:
+        row["f"] = np.float64(row["f"])
+    columns = gather_pairs(shards, pairs)
+    assert_rows(columns, rows)
+    assert isinstance(columns["f"], Fixed)
     assert gather_pairs(shards, pairs, ["s"])["s"].to_list() == ["", "é", "mds", "é"]
 
 

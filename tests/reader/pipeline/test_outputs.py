@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,3 +158,60 @@ def test_torch_batches_are_tensors(parquet_folder: Path) -> None:
     assert batch["vector"].shape == (8, 4)
     assert batch["time"].tolist() == list(range(8))
     assert batch["even"].dtype == torch.bool
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("batch_format", ["torch", "numpy", "jax"])
+def test_what_is_no_number_stays_in_arrow_if_asked_to(
+    tmp_path: Path, batch_format: Any, workers: int
+) -> None:
+    """Texts, decimals, lists and nested values, missing ones too; numbers are arrays as ever."""
+    table = pa.table(
+        {
+            "id": list(range(100)),
+            "text": [None if i % 7 == 0 else f"wört {i}" for i in range(100)],
+            "price": pa.array([Decimal(i) / 4 for i in range(100)], pa.decimal128(9, 2)),
+            "list": [list(range(i % 5)) for i in range(100)],
+            "nested": [{"a": [{"b": str(i)}]} for i in range(100)],
+            "raw": [b"\0" * (i % 3000) for i in range(100)],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=30)
+    loader, dataset = create_dataloader(
+        tmp_path / "a.parquet",
+        batch_size=16,
+        batch_format=batch_format,
+        ragged="arrow",
+        shuffle=True,
+        num_workers=workers,
+    )
+    for batch in loader:
+        ids = batch["id"].tolist()
+        for name in table.column_names[1:]:
+            assert isinstance(batch[name], pa.Array), name
+            assert batch[name].to_pylist() == [table.column(name)[i].as_py() for i in ids]
+            assert len(pickle.dumps(batch[name])) < 2 * batch[name].nbytes + 4096
+    assert dataset.take([5, 0], ragged="arrow")["text"].to_pylist() == ["wört 5", None]
+
+
+def test_numbers_that_are_missing_are_refused_in_arrow_too(tmp_path: Path) -> None:
+    """A column must not be a tensor in one batch and something else in the next."""
+    pq.write_table(pa.table({"a": [1, None, 3]}), tmp_path / "a.parquet")
+    for batch_format in ("torch", "jax"):
+        loader, _ = create_dataloader(
+            tmp_path / "a.parquet", batch_size=3, batch_format=batch_format, ragged="arrow"
+        )
+        with pytest.raises(SchemaError, match=r"'a' has .*missing"):
+            next(iter(loader))
+
+
+def test_a_transforms_texts_stay_in_arrow_too(parquet_folder: Path) -> None:
+    """As its rows become what such columns would have become."""
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet",
+        batch_size=4,
+        columns=["text"],
+        transform=dict,
+        ragged="arrow",
+    )
+    assert next(iter(loader))["text"].to_pylist() == [f"wört {i}" for i in range(4)]

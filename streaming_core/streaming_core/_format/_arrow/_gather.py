@@ -12,7 +12,7 @@ from streaming_core._foreign import Foreign, block_of, block_type
 from streaming_core._format._arrow._types import Plain
 from streaming_core._format._arrow._varying import Varying, gather_varying, varying_of
 from streaming_core._format._memory import Memory
-from streaming_core.errors import MissingColumnError, SchemaError
+from streaming_core.errors import MissingColumnError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,15 +33,12 @@ def gather_arrow(
 
     Without `copy`, rows that lie side by side in one shard may come as read-only views of it.
 
+    All shards have the same columns, of the same types.
+
     Raises:
-        SchemaError: The shards have different columns.
         MissingColumnError: A name is none of them.
     """
     first = parts.shards[0]
-    schema = first.batch.schema
-    if any(not shard.batch.schema.equals(schema) for shard in parts.shards[1:]):
-        msg = "the shards have different columns, so that their rows form no batch"
-        raise SchemaError(msg)
     for name in names or ():
         if name not in first.names:
             known = ", ".join(map(repr, first.names))
@@ -62,7 +59,8 @@ def gather_arrow(
             found[name] = gather_varying(parts, varying)
         else:
             found[name] = picked.column(name)
-    return Columns(parts.length, found)
+    schema = first.batch.schema
+    return Columns(parts.length, found, {name: schema.field(name).type for name in found})
 
 
 def no_arrow(schema: ShardSchema) -> Columns:

@@ -65,6 +65,11 @@ class ArrowShard(Shard):
         arrays = zip(self.batch.schema.names, self.batch.columns, strict=True)
         return {name: plain_of(array) or varying_of(array) for name, array in arrays}
 
+    @cached_property
+    def kind(self) -> bytes:
+        """Names and types of the columns: files with the same ones can be gathered together."""
+        return bytes(self.batch.schema.serialize())
+
     @property
     def names(self) -> Sequence[str]:
         """Names of the columns."""

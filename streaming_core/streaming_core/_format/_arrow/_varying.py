@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming_core._format._arrow._shard import ArrowShard
     from streaming_core._format._parts import Parts
 
-__all__ = ["Varying", "gather_varying", "varying_of"]
+__all__ = ["Varying", "gather_varying", "joined", "varying_of"]
 
 _NUMBERS: Final = "iuf"
 _BYTE: Final = np.dtype(np.uint8)
@@ -95,7 +95,7 @@ def gather_varying(parts: Parts[ArrowShard], blocks: Sequence[Varying]) -> Ragge
     """
     kind, dtype = blocks[0].kind, blocks[0].dtype
     begins, bounds = _places(parts, blocks)
-    data = _joined(blocks, begins, bounds)
+    data = joined([block.data for block in blocks], begins, bounds)
     return Ragged(data, bounds, kind, dtype)
 
 
@@ -122,10 +122,12 @@ def _places(
     return starts, bounds
 
 
-def _joined(
-    blocks: Sequence[Varying], begins: NDArray[np.int64], bounds: NDArray[np.int64]
+def joined(
+    blocks: Sequence[NDArray[np.uint8]], begins: NDArray[np.int64], bounds: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
     """Return the bytes of values that begin at these addresses, one after the other.
+
+    All lie within `blocks`; `bounds` says where each one begins among those wanted.
 
     Arrow copies them quickest, but takes values of one array only. So one is made up whose buffer
     is all memory from the first block to the last, and in which every second value is one wanted;
@@ -136,8 +138,8 @@ def _joined(
     total = int(bounds[-1])
     if not total:
         return np.empty(0, np.uint8)
-    base = min(block.data.ctypes.data for block in blocks)
-    size = max(block.data.ctypes.data + len(block.data) for block in blocks) - base
+    base = min(block.ctypes.data for block in blocks)
+    size = max(block.ctypes.data + len(block) for block in blocks) - base
     ends = np.empty(2 * count + 2, np.int64)
     pairs = ends[1:-1].reshape(count, 2)
     np.subtract(begins, base, out=pairs[:, 0])

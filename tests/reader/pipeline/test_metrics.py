@@ -1,0 +1,204 @@
+"""What a loader says of its speed: figures that agree with what was done, and what to do."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.reader.pipeline.making import write_parquet
+
+from streaming_core import MDSWriter, create_dataloader, register_store
+from streaming_core._store import LocalStore
+from streaming_core.testing import LatencyStore
+from streaming_reader._metrics import Clock, Figures, diagnosed, log_end, metrics_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IDLE = Figures(
+    steady=10, wait=0, shards=0, order=0, decode=0, format=0, transform=0, fill=0, make=0, pace=0
+)
+
+
+def _slowly(row: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.001)
+    return row
+
+
+def _slowly_batch(batch: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.02)
+    return batch
+
+
+def _finish(loader: Any, seconds: float = 0.0) -> dict[str, Any]:
+    for _ in loader:
+        time.sleep(seconds)
+    found: dict[str, Any] = loader.metrics()
+    return found
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spent", "bound"),
+    [
+        ({"wait": 0.9}, "trainer"),
+        ({"wait": 9, "shards": 15, "decode": 2, "fill": 30, "make": 10}, "network"),
+        ({"wait": 9, "shards": 15, "decode": 2, "fill": 30, "make": 20}, "source"),
+        ({"wait": 9, "shards": 15, "decode": 2, "fill": 30, "pace": 20}, "busy"),
+        ({"wait": 9, "order": 12, "decode": 2}, "order"),
+        ({"wait": 9, "decode": 12, "shards": 2, "fill": 30}, "decode"),
+        ({"wait": 9, "format": 12, "decode": 2}, "format"),
+        ({"wait": 9, "transform": 12, "decode": 2}, "transform"),
+        ({"wait": 9, "decode": 2}, "other"),
+    ],
+)
+def test_what_takes_most_of_the_workers_time_is_named(spent: dict[str, float], bound: str) -> None:
+    """But only where the trainer waits for them, and after some batches."""
+    figures = IDLE._replace(**spent)
+    assert diagnosed(100, 2, figures) == bound
+    assert diagnosed(3, 2, figures) == "start"
+
+
+def test_nothing_is_said_of_an_iteration_without_batches() -> None:
+    """And nothing is divided by nothing."""
+    found = metrics_of(Clock())
+    assert (found["bound"], found["samples"], found["wait_share"]) == ("start", 0, 0)
+    assert {type(value) for value in found.values()} <= {int, float, str}
+
+
+# --- what was done --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_figures_are_of_one_iteration(tmp_path: Path, workers: int) -> None:
+    """The first one fetches and decodes, the second finds all in the cache; both begin at 0."""
+    folder = write_parquet(tmp_path / "table", 250)
+    loader, dataset = create_dataloader(
+        f"{folder}/*.parquet",
+        batch_size=16,
+        columns=["id", "text"],
+        shuffle=True,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+    assert loader.metrics()["batches"] == 0
+    first, second = _finish(loader), _finish(loader)
+    for found in (first, second):
+        assert (found["samples"], found["batches"]) == (250, 16)
+        assert found["bytes_used"] > 250 * 8
+        assert 0 < found["first_batch_seconds"] < found["seconds"]
+        assert 0 <= found["wait_seconds"] <= found["seconds"] - found["first_batch_seconds"]
+        assert 0 <= found["wait_share"] <= 1
+        assert found["worker_format_seconds"] > 0
+        assert found["worker_transform_seconds"] < found["worker_format_seconds"]
+    assert first["shards_opened"] >= first["shards_fetched"] == dataset.num_shards
+    assert first["bytes_on_wire"] > 0
+    assert first["thread_make_seconds"] > 0
+    assert (second["shards_fetched"], second["bytes_on_wire"]) == (0, 0)
+    # Some are open from before.
+    assert second["cache_hit_share"] == 1
+    assert first["cache_hit_share"] == 1 - dataset.num_shards / first["shards_opened"]
+    assert dataset.stats()["samples"] == 500
+
+
+def test_an_iteration_that_was_left_counts_what_it_gave(parquet_folder: Path) -> None:
+    """And the next one begins anew."""
+    loader, _ = create_dataloader(f"{parquet_folder}/*.parquet", columns=["id"], batch_size=16)
+    for at, _ in enumerate(loader, 1):
+        assert loader.metrics()["batches"] == at
+        if at == 5:
+            break
+    next(iter(loader))
+    assert loader.metrics()["samples"] == 16
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("way", ["transform", "batch_transform", "collate_fn"])
+def test_slow_functions_of_the_user_are_told(parquet_folder: Path, way: str, workers: int) -> None:
+    """Those for rows, for batches, and a collate function beside a filter."""
+    ways: dict[str, dict[str, Any]] = {
+        "transform": {"transform": _slowly},
+        "batch_transform": {"batch_transform": _slowly_batch},
+        "collate_fn": {"collate_fn": _slowly_batch, "filter": bool},
+    }
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet",
+        columns=["id"],
+        batch_size=16,
+        num_workers=workers,
+        **ways[way],
+    )
+    found = _finish(loader)
+    assert found["bound"] == "transform"
+    assert found["worker_transform_seconds"] > 16 * 0.016
+    assert "save the result with MDSWriter" in found["hint"]
+
+
+def test_a_slow_trainer_is_told_and_finds_batches_ready(parquet_folder: Path) -> None:
+    """As many as its workers may prefetch."""
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet", columns=["id"], batch_size=16, num_workers=2
+    )
+    found = _finish(loader, 0.03)
+    assert found["bound"] == "trainer"
+    assert 1 < found["ready_batches"] <= 4
+    assert "Loading keeps up" in found["hint"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_slow_store_is_told(tmp_path: Path, workers: int) -> None:
+    """By the time that threads wait for its bytes."""
+    with MDSWriter(out=str(tmp_path / "set"), columns={"x": "int"}, size_limit=2000) as out:
+        for x in range(2000):
+            out.write({"x": x})
+    register_store("slowly", lambda _: LatencyStore(LocalStore(str(tmp_path / "set")), 0.05))
+    loader, _ = create_dataloader(
+        remote="slowly://set",
+        local=tmp_path / "local",
+        batch_size=50,
+        num_workers=workers,
+        predownload=50,
+    )
+    found = _finish(loader)
+    assert found["samples"] == 2000
+    assert found["bound"] == "network"
+    assert found["worker_wait_shard_seconds"] > found["worker_decode_seconds"]
+
+
+# --- where it is said -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_finished_iteration_is_logged_once(
+    parquet_folder: Path, caplog: pytest.LogCaptureFixture, workers: int
+) -> None:
+    """With all figures in the record, those that the loader says."""
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet", columns=["id"], batch_size=16, num_workers=workers
+    )
+    with caplog.at_level(logging.INFO, "streaming_core.reader"):
+        batches = iter(loader)
+        for _ in range(16):
+            next(batches)
+        assert not [record for record in caplog.records if hasattr(record, "metrics")]
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(batches)
+    (record,) = [record for record in caplog.records if hasattr(record, "metrics")]
+    figures: Any = record.__dict__["metrics"]
+    assert figures == loader.metrics()
+    assert figures["hint"] in record.getMessage()
+
+
+def test_nothing_is_made_for_a_log_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures cost a little."""
+
+    def never(clock: Clock) -> dict[str, int]:
+        pytest.fail(f"{clock} was counted")
+
+    monkeypatch.setattr(Clock, "counted", never)
+    log_end(Clock())
