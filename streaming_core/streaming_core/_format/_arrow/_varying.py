@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -110,9 +111,10 @@ def _places(
     sizes = stops - starts
     width = blocks[0].dtype.itemsize
     room = parts.each(np.array([len(block.data) // width for block in blocks]))
-    broken = (starts < 0) | (sizes < 0) | (stops > room)
-    if broken.any():
-        raise parts.corrupt(int(broken.argmax()), "the value lies outside of the decoded copy")
+    worst = np.minimum(np.minimum(starts, sizes), np.subtract(room, stops, out=stops))
+    if int(worst.min(initial=0)) < 0:
+        place = int((worst < 0).argmax())
+        raise parts.corrupt(place, "the value lies outside of the decoded copy")
     if width != 1:
         starts *= width
         sizes *= width
@@ -143,12 +145,20 @@ def joined(
     ends = np.empty(2 * count + 2, np.int64)
     pairs = ends[1:-1].reshape(count, 2)
     np.subtract(begins, base, out=pairs[:, 0])
-    np.add(pairs[:, 0], np.diff(bounds), out=pairs[:, 1])
+    np.subtract(bounds[1:], bounds[:-1], out=pairs[:, 1])
+    pairs[:, 1] += pairs[:, 0]
     # The first and the last say how long values are on average, for which Arrow makes room.
     ends[0], ends[-1] = 0, min(size, -(-total // count) * (2 * count + 1))
     memory = arrow.foreign_buffer(base, size, base=blocks)
     made = arrow.Array.from_buffers(
         arrow.large_binary(), 2 * count + 1, [None, arrow.py_buffer(ends), memory], null_count=0
     )
-    taken = made.take(arrow.array(np.arange(1, 2 * count + 1, 2)))
+    taken = made.take(_odd_numbers(count))
     return np.frombuffer(taken.buffers()[2], np.uint8, total)
+
+
+@lru_cache(maxsize=4)
+def _odd_numbers(count: int) -> Any:  # noqa: ANN401 - an Arrow array
+    """Return the first of them: most calls are for as many values as the one before."""
+    arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
+    return arrow.array(np.arange(1, 2 * count + 1, 2))
