@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,7 @@ class Reading:
         if format is None and not given and "." not in last and not _is_pattern(place or ""):
             return None  # the usual case, for which nothing need be loaded
         from streaming_core._virtual import check_nulls, kind_of_name  # noqa: PLC0415
+        from streaming_core._virtual._discover import packed_hint  # noqa: PLC0415
         from streaming_core._virtual._filter import Filter  # noqa: PLC0415
 
         is_named = format is None and kind_of_name(last) is not None
@@ -91,6 +93,9 @@ class Reading:
                     f"such as format='parquet' (there are {', '.join(_formats())})"
                 )
                 raise SchemaError(msg)
+            hint = None if format or os.path.isdir(place or "") else packed_hint(last)  # noqa: PTH112 - a text
+            if hint is not None:
+                raise SchemaError(hint)
             return None
         if format is not None and format not in _formats():
             msg = f"no format {format!r}; there are mds, {', '.join(_formats())}"
@@ -100,6 +105,8 @@ class Reading:
             raise SchemaError(msg)
         wanted = None if filters is None else Filter.of(filters)
         given_options = guarded(options) or {}
+        if format is not None:
+            _check_options(format, given_options)
         return cls(format, _names(columns), wanted, check_nulls(nulls), given_options, index)
 
     def plain_options(self) -> dict[str, Any]:
@@ -147,6 +154,23 @@ def guarded(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if isinstance(found.get(_GUARDED), Mapping):
         found[_GUARDED] = KeptOptions.of(found[_GUARDED])
     return found
+
+
+def _check_options(format: str, given: Mapping[str, Any]) -> None:
+    """Raise `SchemaError` if a format does not take one of some options."""
+    from streaming_core._virtual import open_kind  # noqa: PLC0415 - as above
+    from streaming_core._virtual._hub import HUB_OPTIONS  # noqa: PLC0415 - as above
+    from streaming_core._virtual._tables import TABLE_OPTIONS  # noqa: PLC0415 - as above
+
+    takes = HUB_OPTIONS if format == HUB else TABLE_OPTIONS.get(format)
+    if takes is None:
+        open_kind(format, given)
+        return
+    unknown = sorted(given.keys() - set(takes))
+    if unknown:
+        names = ", ".join(map(str, unknown))
+        msg = f"format {format!r} does not take {names}; its options: {', '.join(takes)}"
+        raise SchemaError(msg)
 
 
 def _formats() -> list[str]:

@@ -8,7 +8,12 @@ import xxhash
 
 from streaming_core._store import open_store, public_url
 from streaming_core._virtual import SourceFile, place_of
-from streaming_core._virtual._discover import find_files, find_hub_files, published_name
+from streaming_core._virtual._discover import (
+    find_files,
+    find_hub_files,
+    open_source,
+    published_name,
+)
 from streaming_core._virtual._tables import dump as dump_plan
 from streaming_core._virtual._tables import find_table, open_root
 from streaming_core._virtual._tables import parse as parse_plan
@@ -84,7 +89,7 @@ def sought(stream: Stream, reading: Reading) -> Sought:
         told: list[object] = [kind, sorted(reading.plain_options().items(), key=str)]
         return Sought(shown, told, kind, find_rows, store_of)
     if reading.format == HUB:
-        store = open_store(source, options)
+        store = open_source(source, options)
         config, split = reading.options.get("config"), reading.options.get("split")
 
         def find_split() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
@@ -92,14 +97,14 @@ def sought(stream: Stream, reading: Reading) -> Sought:
             return store, found.kind, {}, found.files
 
         return Sought(shown, [HUB, config, split], HUB, find_split, _always(store))
-    place = place_of(source, options)
+    place = place_of(source, options, kind=reading.format)
 
     def find() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
         kind, files = find_files(place, reading.format, reading.options)
         return place.store, kind, reading.options, files
 
     return Sought(
-        f"{public_url(place.store.url).rstrip('/')}/{place.pattern}",
+        place.url,
         [reading.format, sorted(reading.options.items()), reading.index],
         reading.format,
         find,

@@ -30,7 +30,7 @@ from streaming_core.errors import (
     SchemaError,
     StoreError,
 )
-from streaming_reader._cache import CONTROL, SOURCE, lock_if_writable
+from streaming_reader._cache import CONTROL, SOURCE, lock_if_writable, tidy
 from streaming_reader._documents import Source
 from streaming_reader._sought import sought
 
@@ -87,8 +87,10 @@ def open_virtual(stream: Stream, reading: Reading) -> Virtual:
         msg = f"{found.name}: filters keep none of {index.num_samples} rows; see what they say"
         raise SchemaError(msg)
     told = [found.name, found.told, found.version(index), wanted and wanted.identity]
-    folder = f"{found.format or index.kind}-{reading.view.digest(told)}"
-    return Virtual(table, decoder, os.path.join(str(stream.folder), folder))  # noqa: PTH118 - as the cache's
+    name = f"{found.format or index.kind}-{reading.view.digest(told)}"
+    folder = os.path.join(str(stream.folder), name)  # noqa: PTH118 - as the cache's
+    tidy(folder, lambda: table.basenames("raw"))
+    return Virtual(table, decoder, folder)
 
 
 class _Opening:
@@ -185,7 +187,7 @@ class _Opening:
 
     def _made(self, known: VirtualIndex | None) -> VirtualIndex:
         """List the files, look at those that are new, and keep the result; the lock is held."""
-        store, kind, options, files = self._sought.find()
+        store, kind, options, files = self._retry.call(self._sought.find)
         index = build_index(store, files, kind, options, pattern=self._sought.pattern, known=known)
         return self._keep(index, dump(index), "")
 

@@ -103,6 +103,10 @@ class StreamingDataLoader(DataLoader[Any]):
         self._tally = Tally()
         self._clock = Clock()
         self._prepared = False
+        collate: object = options.get("collate_fn")
+        if collate is not None and not callable(collate):
+            msg = f"collate_fn must be a function of a list of samples, came {collate!r:.80}"
+            raise SchemaError(msg)
         super().__init__(dataset, batch_size, shuffle, **options)
         wanted = getattr(dataset, "batch_size", None)
         if self._is_streaming and batch_size is not None and wanted not in {None, batch_size}:

@@ -16,14 +16,14 @@ import numpy as np
 from streaming_core._store import LocalStore, open_store
 from streaming_core.errors import SchemaError
 from streaming_reader._options import KeptOptions, KeptUrl
-from streaming_reader._reading import Reading, guarded
+from streaming_reader._reading import HUB, Reading, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming_core._store import StorageOptions
 
-__all__ = ["Stream", "StreamDefaults", "streams_registry", "user_cache"]
+__all__ = ["Stream", "StreamDefaults", "cache_home", "streams_registry", "user_cache"]
 
 _CACHE_VARIABLE: Final = "STREAMING_CACHE_DIR"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -72,7 +72,8 @@ class Stream:
         columns: Which columns of such files are read; all by default.
         filters: Which rows of such files are read: a `pyarrow.compute` expression, or tuples such
             as `[("x", ">", 3), ("y", "in", ["a", "b"])]`, of which all must hold; in a list of such
-            lists, all of one. Where that is not known, as of a missing value, a row is left out.
+            lists, all of one. Where that is not known, as of a missing value, a row is left out;
+            only `not in` holds for such a value, unless None is in its list.
         nulls: What becomes of values that such files lack: they are None (`none`), an error
             (`error`), marked in a column of their own (`mask`), or filled with a value each.
         format_options: What the format takes, such as `delimiter` of `csv`.
@@ -168,6 +169,12 @@ class Stream:
     @property
     def reading(self) -> Reading | None:
         """How to read data that nobody converted; None for shards with an index."""
+        if self.split and self._said["format"] == HUB:
+            msg = (
+                f"split={self.split!r} is a sub-folder; a split of a data set of the Hub is said "
+                f"with format_options={{'split': {self.split!r}}}"
+            )
+            raise SchemaError(msg)
         return Reading.of(self.source, **self._said)
 
     @property
@@ -245,12 +252,20 @@ class Stream:
 
 def user_cache(remote: str) -> Path:
     """Return the folder that stands for a place of data in the user's cache."""
-    home = os.environ.get(_CACHE_VARIABLE)
-    if home is None:
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        home = str(Path(home, "streaming-core"))
     name = hashlib.blake2s(_absolute(remote).encode(), digest_size=16).hexdigest()
-    return Path(home, name)
+    return cache_home() / name
+
+
+def cache_home() -> Path:
+    """Return the user's cache; `SchemaError` if nothing tells where it is."""
+    home = os.environ.get(_CACHE_VARIABLE)
+    if home is not None:
+        return Path(home)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streaming-core")
+    except RuntimeError as error:
+        msg = f"no folder to keep data in: {error}; say local=, or set {_CACHE_VARIABLE}"
+        raise SchemaError(msg) from error
 
 
 def _is_url(remote: str) -> bool:

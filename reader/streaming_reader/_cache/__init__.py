@@ -6,6 +6,7 @@ from streaming_reader._cache._arrays import SharedArrays
 from streaming_reader._cache._cache import ShardCache
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
+from streaming_reader._cache._kept import Kept, kept_below, remove_kept, tidy
 from streaming_reader._cache._locks import lock_if_writable
 from streaming_reader._cache._made import Maker
 from streaming_reader._cache._mapped import touch_pages
@@ -20,11 +21,15 @@ __all__ = [
     "CacheGroup",
     "CacheSettings",
     "Counts",
+    "Kept",
     "Maker",
     "Pace",
     "ShardCache",
     "SharedArrays",
+    "kept_below",
     "last_sign",
     "lock_if_writable",
+    "remove_kept",
+    "tidy",
     "touch_pages",
 ]

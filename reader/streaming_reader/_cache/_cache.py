@@ -24,6 +24,7 @@ from streaming_core.errors import (
 from streaming_reader._cache._filling import Filler
 from streaming_reader._cache._group import locked_shelves
 from streaming_reader._cache._inspector import Inspector, Known
+from streaming_reader._cache._kin import bring_kin
 from streaming_reader._cache._ledger import State
 from streaming_reader._cache._locks import lock_file
 from streaming_reader._cache._mapped import map_file
@@ -221,16 +222,25 @@ class ShardCache:
     # --- what is not there ------------------------------------------------------------------------
 
     def _fetch(
-        self, info: ShardInfo, patience: Patience, *, distrusted: bool = False
+        self,
+        info: ShardInfo,
+        patience: Patience,
+        *,
+        distrusted: bool = False,
+        given: memoryview | None = None,
     ) -> list[memoryview]:
         """Make the files of a shard and return them mapped, unless another has made them now.
 
-        With `distrusted` those that are there are made anew in any case.
+        With `distrusted` those that are there are made anew in any case; `given` is what was made
+        together with others.
         """
         places, name = self._shelf.places, info.raw.basename
         self._known.require(info)
         if not self._filler.has_source(info):
             raise self._filler.no_source(info)
+        if not distrusted and given is None:
+            limit = None if self._group is None else self._group.limit
+            bring_kin(self._shelf, self._filler, info, patience, limit, self._keep)
         try:
             os.makedirs(places.parts, exist_ok=True)
             sign()  # whoever waits for us knows from here on that somebody is at it
@@ -244,7 +254,7 @@ class ShardCache:
             return self._unwritable(info, error)
         try:
             views = None if distrusted else self._mapped_if_right(info)
-            return self._remade(info, patience) if views is None else views
+            return self._remade(info, patience, given) if views is None else views
         except OSError as error:
             if isinstance(error, StreamingError):
                 raise
@@ -264,7 +274,13 @@ class ShardCache:
             patience.renew(time.monotonic() - max(0.0, time.time() - written))
         return patience.deadline
 
-    def _remade(self, info: ShardInfo, patience: Patience) -> list[memoryview]:
+    def _keep(self, info: ShardInfo, data: memoryview) -> None:
+        """Put a file into place that was made together with others."""
+        with_descriptors(lambda: self._fetch(info, self._patience(None), given=data))
+
+    def _remade(
+        self, info: ShardInfo, patience: Patience, given: memoryview | None
+    ) -> list[memoryview]:
         """Make the files of a shard whose lock is held; what is there is wrong."""
         self._discard(info)
         group = self._group
@@ -273,7 +289,7 @@ class ShardCache:
                 self._note_uses()
                 size = self._filler.size(info)
                 stack.enter_context(group.room(self._shelf, info.index, size, patience))
-            made = self._filler.make(info, stack, patience, keep_bad=group is None)
+            made = self._filler.make(info, stack, patience, keep_bad=group is None, given=given)
             # Nothing that was fetched is given up because the time has come.
             enough = max(patience.deadline, time.monotonic() + _LEDGER_SECONDS)
             if group is None:
@@ -329,7 +345,8 @@ class ShardCache:
         url = LocalStore(self.folder).url
         failure = store_error(error, url=url, key=info.raw.basename, operation="keep")
         needed = self._filler.size(info)
-        failure.args = (f"{failure} ({needed} bytes are needed for the shard)",)
+        elsewhere = "local= names another folder, STREAMING_CACHE_DIR one for all caches"
+        failure.args = (f"{failure} ({needed} bytes are needed for the shard; {elsewhere})",)
         return failure
 
     # --- within -----------------------------------------------------------------------------------

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from streaming_core.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from streaming_core._index import FileInfo
+    from streaming_core._virtual import Ask, Piece
     from streaming_reader._cache._transfer import Line
 
-__all__ = ["Maker", "made"]
+__all__ = ["Maker", "made", "made_together"]
 
 
 class Maker(Protocol):
@@ -32,6 +34,19 @@ class Maker(Protocol):
         """
         ...
 
+    def kin(self, basename: str) -> list[str]:
+        """Return the names of files that are made of the same bytes, in order, its own included."""
+        ...
+
+    def made_together(
+        self, basenames: Sequence[str], ask: Ask | None = None
+    ) -> Iterator[tuple[str, memoryview]]:
+        """Yield the name and the bytes of some files that are kin; raises as `made`.
+
+        `ask` makes the requests, and makes those again that fail.
+        """
+        ...
+
 
 def made(line: Line, maker: Maker, file: FileInfo) -> Generator[memoryview]:
     """Yield the bytes of a file that is made, tried again where that may help.
@@ -42,8 +57,11 @@ def made(line: Line, maker: Maker, file: FileInfo) -> Generator[memoryview]:
     """
     while True:
         began = line.begin()
+        arrived = time.perf_counter_ns()
 
         def came(count: int, began: float | None = began) -> None:
+            nonlocal arrived
+            arrived = time.perf_counter_ns()
             line.answered(began)
             line.came(count)
 
@@ -52,5 +70,39 @@ def made(line: Line, maker: Maker, file: FileInfo) -> Generator[memoryview]:
         except StoreError as error:
             line.failed(error, began=began)
         else:
+            line.counts.make_ns += time.perf_counter_ns() - arrived
             yield data
             return
+
+
+def made_together(
+    line: Line, maker: Maker, basenames: Sequence[str], touch: Callable[[], None]
+) -> Generator[tuple[str, memoryview]]:
+    """Yield the names and the bytes of files that are kin; each request is tried again if need be.
+
+    `touch` is called when bytes came. Raises as `made`.
+    """
+    arrived = time.perf_counter_ns()
+
+    def ask(request: Callable[[], list[Piece]]) -> list[Piece]:
+        nonlocal arrived
+        while True:
+            began = line.begin()
+            try:
+                pieces = request()
+            except StoreError as error:
+                line.failed(error, began=began)
+                continue
+            line.answered(began)
+            line.came(sum(len(piece.data) for piece in pieces))
+            touch()
+            arrived = time.perf_counter_ns()
+            return pieces
+
+    resumed = arrived
+    for name, data in maker.made_together(basenames, ask):
+        now = time.perf_counter_ns()
+        line.counts.make_ns += now - arrived
+        line.counts.fill_ns += now - resumed
+        yield name, data
+        resumed = arrived = time.perf_counter_ns()

@@ -71,6 +71,9 @@ class OrderConfig:
             if value not in known:
                 msg = f"{name} is one of {', '.join(known)}; {value!r} came"
                 raise OrderError(msg)
+        if self.shuffle not in (True, False):
+            msg = f"shuffle is True or False; {self.shuffle!r} came"
+            raise OrderError(msg)
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:

@@ -78,7 +78,7 @@ class Transforms:
             SchemaError: A transform returned nothing.
         """
         if self.keep is not None:
-            rows = [row for row in rows if _call(self.keep, row)]
+            rows = [row for row in rows if _call(self.keep, row, "filter")]
         for step in self.steps:
             made: list[Any] = []
             for row in rows:
@@ -105,19 +105,24 @@ def _add(made: list[Any], step: RowTransform, row: Any) -> None:  # noqa: ANN401
         raise
 
 
-def _call(step: Callable[[Any], Any], row: Any) -> Any:  # noqa: ANN401 - any row
+def _call(step: Callable[[Any], Any], row: Any, role: str = "transform") -> Any:  # noqa: ANN401 - any row
     try:
         return step(row)
     except Exception as error:
-        _note(error, step, row)
+        _note(error, step, row, role)
         raise
 
 
-def _note(error: Exception, step: Callable[[Any], Any], row: Any) -> None:  # noqa: ANN401 - any row
+def _note(
+    error: Exception,
+    step: Callable[[Any], Any],
+    row: Any,  # noqa: ANN401 - any row
+    role: str = "transform",
+) -> None:
     what = type(row).__name__
     if isinstance(row, dict):
         what = f"the columns {sorted(map(str, cast('dict[object, object]', row)))}"
-    error.add_note(f"raised by the transform {_name(step)}, given a row of {what:.200}")
+    error.add_note(f"raised by the {role} {_name(step)}, given a row of {what:.200}")
 
 
 def _name(step: object) -> str:

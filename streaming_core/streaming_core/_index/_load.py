@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_core._index._judge import INDEX_NAME
 from streaming_core._index._parse import MAX_INDEX_BYTES, parse_index
-from streaming_core._store import Store, open_store
+from streaming_core._store import LocalStore, Store, open_store
 from streaming_core.errors import IndexMissingError, ObjectNotFoundError, StoreError
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def _advice(store: Store) -> str:
         shown = ", ".join(map(repr, folders[:_MAX_SHOWN]))
         more = ", …" if len(folders) > _MAX_SHOWN else ""
         return f"did you mean one of the data sets below it: {shown}{more}? Name it, or its split"
+    if not keys and isinstance(store, LocalStore) and store.path.is_file():
+        return "this is a file, whose name tells no format; say what it is, as in format='parquet'"
     if not keys:
         return "nothing at all is there; check the path, and that the data was copied"
     if any("shard." in key for key in keys):
@@ -96,4 +98,8 @@ def _advice(store: Store) -> str:
             "there are shards, so the conversion may not have finished, or the index was not "
             "copied; 'streaming-core verify --fix' writes one from the shards"
         )
-    return f"there are other files, such as {keys[0]!r}; check the path"
+    shown = next((key for key in keys if not key.startswith((".", "_"))), keys[0])
+    return (
+        f"there are other files, such as {shown!r}: if they are the data, say what they are, as in "
+        "format='parquet'; if shards should be there, check the path"
+    )

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
 import os
 import stat
 import sys
 from contextlib import suppress
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from streaming_core._names import name_problem
 from streaming_core._store._contract import (
     PIECE_BYTES,
     Buffer,
@@ -39,7 +36,14 @@ from streaming_core._store._disk import (
     read_into,
     sync_folder,
 )
-from streaming_core._store._lock import LOCK_NAME, FolderLock, is_locked_here
+from streaming_core._store._local_walk import (
+    entries_of,
+    file_info,
+    folder_entries,
+    is_inside,
+    is_reserved,
+)
+from streaming_core._store._lock import FolderLock, is_locked_here
 from streaming_core._store._options import Options
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core._store._temp import is_temp, owner_is_gone
@@ -48,6 +52,7 @@ from streaming_core.errors import SchemaError, UnsafeKeyError, WriterStateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from streaming_core._store._local_walk import Entry
     from streaming_core._store._options import StorageOptions
 
 __all__ = ["LocalStore", "local_from_url"]
@@ -58,8 +63,9 @@ class LocalStore:
 
     A file appears by rename, complete, and with `durable` it and its folders survive a power loss
     once `put` returns. Keys and links that lead out of the folder are refused. Linked files inside
-    it are listed and read, linked folders are read but not walked by `list`. A relative path is
-    made absolute at once.
+    it are listed and read, linked folders are read but not walked by `list`. With `links`, links
+    may lead anywhere, and linked folders are walked too: for data that somebody put there to be
+    read. A relative path is made absolute at once.
 
     Example:
         >>> import tempfile
@@ -70,11 +76,17 @@ class LocalStore:
         (b'headbody', ['part/a'])
     """
 
-    __slots__ = ("_durable", "_root", "_url")
+    __slots__ = ("_durable", "_links", "_root", "_url")
 
-    def __init__(self, path: str | os.PathLike[str], durable: bool = True) -> None:  # noqa: FBT001, FBT002 - the contract's signature
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        durable: bool = True,  # noqa: FBT001, FBT002 - the contract's signature
+        links: bool = False,  # noqa: FBT001, FBT002 - as that
+    ) -> None:
         self._root: str = os.path.abspath(os.fspath(path))
         self._durable = durable
+        self._links = links
         self._url = Path(self._root).as_uri()
 
     @property
@@ -93,7 +105,8 @@ class LocalStore:
         return self._durable
 
     def __repr__(self) -> str:
-        return f"LocalStore({self._root!r}{'' if self._durable else ', durable=False'})"
+        durable = "" if self._durable else ", durable=False"
+        return f"LocalStore({self._root!r}{durable}{', links=True' if self._links else ''})"
 
     def __eq__(self, other: object) -> bool:
         return self._root == other._root if isinstance(other, LocalStore) else NotImplemented
@@ -101,8 +114,8 @@ class LocalStore:
     def __hash__(self) -> int:
         return hash((LocalStore, self._root))
 
-    def __reduce__(self) -> tuple[type[LocalStore], tuple[str, bool]]:
-        return LocalStore, (self._root, self._durable)
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[str, bool, bool]]:
+        return LocalStore, (self._root, self._durable, self._links)
 
     # --- the verbs of every store -----------------------------------------------------------------
 
@@ -127,7 +140,7 @@ class LocalStore:
             try:
                 resolved = resolve_ranges(ranges, state.st_size, url=url, key=key)
                 found = [read_at(handle, start, stop - start) for start, stop in resolved]
-                return Parts(found, _info(key, state).etag)
+                return Parts(found, file_info(key, state).etag)
             finally:
                 os.close(handle)
 
@@ -159,16 +172,14 @@ class LocalStore:
             state = os.stat(path)
             if not stat.S_ISREG(state.st_mode):
                 raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
-            return _info(key, state)
+            return file_info(key, state)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield the files whose key starts with `prefix`, in key order; see `Store.list`.
 
         Files in the making, names that are no safe keys, and links out of the folder are left out.
         """
-        check_prefix(prefix, url=self.url)
-        top = prefix[: prefix.rfind("/") + 1]
-        return self._walk(top, prefix, os.path.realpath(self._root))
+        return (entry.info for entry in self.entries(prefix) if entry.info is not None)
 
     def put(self, key: str, buffers: Sequence[Buffer], *, if_absent: bool = False) -> ObjectInfo:
         """Publish a file; see `Store.put`. The buffers are written without a copy."""
@@ -176,7 +187,7 @@ class LocalStore:
         with mapped_errors(self.url, key, "put"):
             make_folders(os.path.dirname(path), durable=self._durable)
             views = byte_views(buffers)
-            return _info(key, publish(path, views, durable=self._durable, if_absent=if_absent))
+            return file_info(key, publish(path, views, durable=self._durable, if_absent=if_absent))
 
     def delete(self, key: str) -> None:
         """Remove the file; a missing one is fine, and empty folders stay."""
@@ -196,9 +207,17 @@ class LocalStore:
 
     def child(self, prefix: str) -> LocalStore:
         """Return the store of the folder `prefix` below this one, which need not exist."""
-        return LocalStore(self._locate(prefix, "child"), self._durable)
+        return LocalStore(self._locate(prefix, "child"), self._durable, self._links)
 
     # --- what only a folder can do ----------------------------------------------------------------
+
+    def entries(self, prefix: str = "") -> Iterator[Entry]:
+        """Yield what `list` lists, and what has a file's place but cannot be read, with the reason.
+
+        In order of the keys. See `entries_of`.
+        """
+        check_prefix(prefix, url=self.url)
+        return entries_of(self._root, self._url, prefix, follow=self._links)
 
     def exists(self) -> bool:
         """Tell whether the folder is there."""
@@ -207,7 +226,7 @@ class LocalStore:
     def empty(self) -> bool:
         """Tell whether the folder is missing, or holds nothing but files in the making."""
         with mapped_errors(self.url, "", "list"):
-            return all(_is_reserved(entry.name) for entry in _entries(self._root))
+            return all(is_reserved(entry.name) for entry in folder_entries(self._root))
 
     def remove_empty(self, prefix: str) -> None:
         """Remove the folder `prefix` if it is there and has nothing in it."""
@@ -253,7 +272,7 @@ class LocalStore:
         """Return the path of `key`, which is safe, not reserved, and not linked to the outside."""
         check_key(key, url=self.url, operation=operation)
         *parents, name = key.split("/")
-        if _is_reserved(name):
+        if is_reserved(name):
             msg = (
                 f"{operation} in {self.url}: {key!r} is a name for temporary files; choose another"
             )
@@ -261,43 +280,18 @@ class LocalStore:
         path, has_links = self._root, False
         for part in parents:
             path = os.path.join(path, part)
-            has_links = has_links or os.path.islink(path)
+            has_links = has_links or (not self._links and os.path.islink(path))
         folder, path = path, os.path.join(path, name)
         # A safe key leaves the folder through a link only, so the rest is spared the slow look.
-        if has_links or (follow and os.path.islink(path)):
+        if not self._links and (has_links or (follow and os.path.islink(path))):
             real = os.path.realpath(path if follow else folder)
-            if not _is_inside(real, os.path.realpath(self._root)):
+            if not is_inside(real, os.path.realpath(self._root)):
                 msg = (
                     f"{operation} {key!r} in {self.url}: a symbolic link leads to {real}, out of "
                     "the folder; copy the data into it, or open the folder that the link leads to"
                 )
                 raise UnsafeKeyError(msg)
         return path
-
-    def _walk(self, top: str, prefix: str, real_root: str) -> Iterator[ObjectInfo]:
-        """Yield the files below the folder `top` (empty, or ending in a slash)."""
-        folder = os.path.join(self._root, top)
-        if top and not _is_inside(os.path.realpath(folder), real_root):
-            return
-        with mapped_errors(self.url, top, "list"):
-            named = [(_listing_key(top, entry), entry) for entry in _entries(folder)]
-        for key, entry in sorted(named, key=itemgetter(0)):
-            if not (key.startswith(prefix) or prefix.startswith(key)) or _is_reserved(entry.name):
-                continue
-            if key.endswith("/"):
-                yield from self._walk(key, prefix, real_root)
-            elif key.startswith(prefix) and name_problem(key) is None:
-                info = self._listed(key, entry, real_root)
-                if info is not None:
-                    yield info
-
-    def _listed(self, key: str, entry: os.DirEntry[str], real_root: str) -> ObjectInfo | None:
-        if entry.is_symlink() and not _is_inside(os.path.realpath(entry.path), real_root):
-            return None
-        with mapped_errors(self.url, key, "list"), suppress(FileNotFoundError):  # gone meanwhile
-            state = os.stat(entry.path)
-            return _info(key, state) if stat.S_ISREG(state.st_mode) else None
-        return None
 
 
 def local_from_url(url: str, options: StorageOptions | None = None) -> LocalStore:
@@ -318,46 +312,15 @@ def local_from_url(url: str, options: StorageOptions | None = None) -> LocalStor
     return LocalStore(path)
 
 
-def _info(key: str, state: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(
-        key, state.st_size, f"{state.st_ino:x}-{state.st_mtime_ns:x}-{state.st_size:x}"
-    )
-
-
 def _check_unchanged(before: os.stat_result, after: os.stat_result) -> None:
     """Raise `OSError` if somebody wrote into the open file, instead of putting a new one there."""
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise OSError(errno.ESTALE, "the file was changed while it was read")
 
 
-def _listing_key(top: str, entry: os.DirEntry[str]) -> str:
-    """Return the key of a file, or what the keys below a folder start with, slash included."""
-    return f"{top}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
-
-
-def _is_inside(real: str, real_root: str) -> bool:
-    return real == real_root or real.startswith(real_root.rstrip(os.sep) + os.sep)
-
-
-def _is_reserved(basename: str) -> bool:
-    return basename == LOCK_NAME or is_temp(basename)
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """Return what is in the folder; nothing if there is none."""
-    while True:
-        try:
-            with os.scandir(folder) as entries:
-                return builtins.list(entries)
-        except InterruptedError:  # unlike other calls, this one is not repeated by Python
-            continue
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-
 def _sweep(folder: str, is_litter: Callable[[str], bool], *, recursive: bool) -> int:
     removed = 0
-    for entry in _entries(folder):
+    for entry in folder_entries(folder):
         if entry.is_dir(follow_symlinks=False):
             removed += _sweep(entry.path, is_litter, recursive=True) if recursive else 0
         elif is_litter(entry.name):

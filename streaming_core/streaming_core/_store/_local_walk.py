@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "entries_of", "file_info", "folder_entries", "is_inside", "is_reserved"]
 
-_MOST_LINKED: Final = 100_000
-"""So many linked folders no honest tree has; links that cross each other make as many ways as one
-likes."""
+_MOST_NESTED: Final = 4
+"""Through so many linked folders one way may lead: folders with links to each other make more ways
+than can be walked."""
 
 
 class Entry(NamedTuple):
@@ -54,7 +54,7 @@ def entries_of(root: str, url: str, prefix: str, *, follow: bool) -> Iterator[En
     real = os.path.realpath(os.path.join(root, top))
     if top and not follow and not is_inside(real, walk.real_root):
         return
-    yield from walk.below(top, real, frozenset(), linked=not is_inside(real, walk.real_root))
+    yield from walk.below(top, real, frozenset(), links=int(not is_inside(real, walk.real_root)))
 
 
 class _Walk:
@@ -65,11 +65,13 @@ class _Walk:
         self._url = url
         self._prefix = prefix
         self._follow = follow
-        self._linked = 0
         self.real_root = os.path.realpath(root)
 
-    def below(self, top: str, real: str, above: frozenset[str], *, linked: bool) -> Iterator[Entry]:
-        """Yield what is in the folder `top` (empty, or ending in a slash), which lies at `real`."""
+    def below(self, top: str, real: str, above: frozenset[str], *, links: int) -> Iterator[Entry]:
+        """Yield what is in the folder `top` (empty, or ending in a slash), which lies at `real`.
+
+        So many `links` led there from the first folder, through the folders `above`.
+        """
         prefix = self._prefix
         within = above | {real}
         with mapped_errors(self._url, top, "list"):
@@ -79,24 +81,29 @@ class _Walk:
                 continue
             if not key.endswith("/"):
                 if key.startswith(prefix):
-                    yield from self._file(key, entry, real if linked else "")
+                    yield from self._file(key, entry, real if links else "")
                 continue
             is_link = entry.is_symlink()
             deeper = os.path.realpath(entry.path) if is_link else os.path.join(real, entry.name)
             if deeper in within:
                 continue  # round and round; all of it is listed where it lies
-            self._linked += is_link
-            if self._linked > _MOST_LINKED:
-                msg = f"list in {self._url}: more than {_MOST_LINKED} linked folders, such as {key}"
+            if links + is_link > _MOST_NESTED:
+                msg = (
+                    f"list in {self._url}: {key!r} is reached through more than {_MOST_NESTED} "
+                    "linked folders; name the folder that is meant"
+                )
                 raise StoreError(msg)
-            yield from self.below(key, deeper, within, linked=linked or is_link)
+            yield from self.below(key, deeper, within, links=links + is_link)
 
     def _path(self, top: str) -> str:
         return os.path.join(self._root, top)
 
     def _key(self, top: str, entry: os.DirEntry[str]) -> str:
         """Return the key of a file, or what the keys below a folder begin with, slash included."""
-        return f"{top}{entry.name}{'/' if entry.is_dir(follow_symlinks=self._follow) else ''}"
+        is_folder = False
+        with suppress(OSError):  # of links that lead to each other
+            is_folder = entry.is_dir(follow_symlinks=self._follow)
+        return f"{top}{entry.name}{'/' if is_folder else ''}"
 
     def _file(self, key: str, entry: os.DirEntry[str], folder: str) -> Iterator[Entry]:
         """Yield the entry of what is no folder to be entered, if it has a file's place."""

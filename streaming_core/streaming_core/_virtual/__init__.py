@@ -7,11 +7,12 @@ from streaming_core._virtual._discover import Place, chosen_files, kinds_of, pla
 from streaming_core._virtual._index import VirtualIndex
 from streaming_core._virtual._index_file import dump, parse
 from streaming_core._virtual._kinds import kind_names, kind_of_name, open_kind
-from streaming_core._virtual._model import Kind, Piece, Scan, SourceFile, SourceReader, Unit
+from streaming_core._virtual._model import Ask, Kind, Piece, Scan, SourceFile, SourceReader, Unit
 from streaming_core._virtual._normal import Nulls, check_nulls
 from streaming_core._virtual._view import Decoder, View
 
 __all__ = [
+    "Ask",
     "Decoder",
     "Kind",
     "Nulls",

@@ -12,6 +12,7 @@ from streaming_core._store import Retry
 from streaming_core._virtual._index import IndexBuilder, VirtualIndex
 from streaming_core._virtual._kinds import open_kind
 from streaming_core._virtual._model import SourceReader
+from streaming_core._virtual._versions import may_be_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,8 +119,8 @@ def changes_since(known: VirtualIndex, files: Iterable[SourceFile]) -> Changes:
         if at is None:
             added.append(file.key)
             continue
-        then = known.etags[at]
-        if int(known.sizes[at]) != file.size or (then and file.etag and then != file.etag):
+        size = int(known.sizes[at])
+        if size != file.size or not may_be_same(known.etags[at], file.etag, size):
             replaced.append(file.key)
     return Changes(tuple(sorted(added)), tuple(sorted(before)), tuple(sorted(replaced)))
 

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import logging
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming_core._store import LocalStore, open_store, public_url
-from streaming_core._virtual._build import in_order
 from streaming_core._virtual._hub import hub_files
 from streaming_core._virtual._kinds import kind_of_name, open_kind
+from streaming_core._virtual._listing import listing_of, neighbours
 from streaming_core._virtual._model import SourceFile
 from streaming_core._virtual._patterns import (
     MAGIC,
     hive_constants,
     is_hidden,
-    listed_names,
+    literal_lead,
     pattern_regex,
+    quoted,
 )
-from streaming_core.errors import ObjectNotFoundError, SchemaError
+from streaming_core.errors import SchemaError, SourceFormatError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streaming_core._store import ObjectInfo, StorageOptions, Store
+    from streaming_core._virtual._listing import Listing
 
 __all__ = [
     "Chosen",
@@ -36,13 +39,34 @@ __all__ = [
     "hive_constants",
     "is_hidden",
     "kinds_of",
-    "listed_names",
+    "open_source",
+    "packed_hint",
     "pattern_regex",
     "place_of",
     "published_name",
 ]
 
-_ESCAPED: Final = re.compile(r"\[([*?\[{])\]")
+_log = logging.getLogger("streaming_core.reader")
+_LINES: Final = ("csv", "jsonl", "text", "tsv")
+"""Formats in which nothing at all is no rows."""
+_PLAIN: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
+_OF_TABLES: Final = ("parquet", "orc", "avro")
+"""Formats that tables have their rows in."""
+_PACKERS: Final = (
+    "7z",
+    "br",
+    "bz2",
+    "gz",
+    "gzip",
+    "lz4",
+    "snappy",
+    "xz",
+    "z",
+    "zip",
+    "zst",
+    "zstd",
+)
+_SHORT: Final = {"tbz": "tar.bz2", "tbz2": "tar.bz2", "txz": "tar.xz", "tzst": "tar.zst"}
 _CARD: Final = "README.md"
 _MOST_CARD_BYTES: Final = 16 << 20
 
@@ -55,11 +79,19 @@ class Place(NamedTuple):
     pattern: str
     """What names below it must match; empty for all."""
 
+    @property
+    def url(self) -> str:
+        """All of it, for messages, without secrets."""
+        return f"{public_url(self.store.url).rstrip('/')}/{self.pattern}"
 
-def place_of(remote: str, options: StorageOptions | None = None) -> Place:
+
+def place_of(
+    remote: str, options: StorageOptions | None = None, *, kind: str | None = None
+) -> Place:
     """Return where a folder, a file's URL or a pattern with `*`, `?`, `[…]`, `{a,b}` or `**` looks.
 
-    A path that names a file is that file alone.
+    A path that names a file is that file alone; so is one whose name does not tell, if `kind` says
+    what it is. On this machine, what is there under its very name is no pattern.
 
     Example:
         >>> place = place_of("/data/year=*/part-?.parquet")
@@ -68,22 +100,59 @@ def place_of(remote: str, options: StorageOptions | None = None) -> Place:
     """
     scheme, mark, path = remote.rpartition("://")
     parts = path.split("/")
-    first = next((at for at, part in enumerate(parts) if MAGIC.search(part)), None)
-    if first is None:
-        name = parts[-1]
-        if not name or kind_of_name(name) is None:
-            return Place(open_store(remote, options), "")
-        first = len(parts) - 1
-        # A folder may have a name like a file's.
-        store = open_store(remote, options)
-        if isinstance(store, LocalStore) and store.path.is_dir():
+    lead = scheme + mark
+    first = _first_magic(lead, parts)
+    if first is not None:
+        store = open_source(_root(lead, parts[:first], path), options)
+        return Place(store, "/".join(parts[first:]))
+    name = parts[-1]
+    store = open_source(remote, options)
+    is_told = bool(name) and kind_of_name(name) is not None
+    if isinstance(store, LocalStore):
+        here = store.path  # a folder may have a name like a file's
+        if not here.is_file() and (not is_told or here.is_dir()):
             return Place(store, "")
-        pattern = re.sub(r"([*?\[{])", r"[\1]", name)
-        return Place(open_store(scheme + mark + "/".join(parts[:-1]) or "/", options), pattern)
-    root = "/".join(parts[:first])
-    if not mark and not root:
+        return Place(LocalStore(here.parent, store.durable, links=True), quoted(here.name))
+    folder = _root(lead, parts[:-1], path)
+    may_be_file = kind is not None and "." in name and len(parts) > 1
+    if is_told or (may_be_file and _has(open_store(folder, options), name)):
+        return Place(open_store(folder, options), quoted(name))
+    return Place(store, "")
+
+
+def _first_magic(lead: str, parts: Sequence[str]) -> int | None:
+    """Return which part of a path is the first that is a pattern."""
+    for at, part in enumerate(parts):
+        is_literal = MAGIC.search(part) is None or (
+            not (lead or "*" in part or "?" in part)
+            and Path("/".join(parts[: at + 1])).expanduser().exists()
+        )
+        if not is_literal:
+            return at
+    return None
+
+
+def _has(store: Store, name: str) -> bool:
+    with suppress(StoreError):
+        store.head(name)
+        return True
+    return False
+
+
+def open_source(remote: str, options: StorageOptions | None = None) -> Store:
+    """Return a store of data that is read; links of this machine's folders are followed."""
+    store = open_store(remote, options)
+    if isinstance(store, LocalStore):
+        return LocalStore(store.path, store.durable, links=True)
+    return store
+
+
+def _root(scheme: str, parts: Sequence[str], path: str) -> str:
+    """Return the folder of these parts of a path, which may be the root, or the one we are in."""
+    root = "/".join(parts)
+    if not scheme and not root:
         root = "/" if path.startswith("/") else "."
-    return Place(open_store(scheme + mark + root, options), "/".join(parts[first:]))
+    return scheme + root
 
 
 class Chosen(NamedTuple):
@@ -100,12 +169,14 @@ def find_files(
 ) -> Chosen:
     """List the files of a place once, of the format `kind`, or of the one that their names tell.
 
-    Raises `SchemaError` if there are none, or they are of several formats; says what was found.
+    Raises:
+        SchemaError: There are none, or they are of several formats; says what was found.
+        SourceFormatError: One of them is empty, or cannot be read.
     """
-    infos = list(_listed(place))
+    listing = listing_of(*place)
     if kind is None:
-        kind = guessed_kind(place, (info.key for info in infos))
-    return Chosen(kind, _chosen(place, infos, kind, open_kind(kind, options).suffixes, hive=True))
+        kind = guessed_kind(place, listing.names)
+    return Chosen(kind, _chosen(place, listing, kind, open_kind(kind, options).suffixes, hive=True))
 
 
 def find_hub_files(store: Store, config: str | None, split: str | None) -> Chosen:
@@ -113,13 +184,17 @@ def find_hub_files(store: Store, config: str | None, split: str | None) -> Chose
 
     Raises `SchemaError` as that, and where the files are of several formats.
     """
-    infos = {info.key: info for info in store.list() if info.size}
+    listing = listing_of(store, "")
+    infos = {info.key: info for info in listing.files}
     card = ""
     if _CARD in infos:
         card = store.get(_CARD, max_bytes=_MOST_CARD_BYTES).decode(errors="replace")
-    names = hub_files(list(infos), card, config=config, split=split)
+    where = public_url(store.url)
+    names = hub_files([*infos, *listing.bad], card, config=config, split=split)
     kind = guessed_kind(Place(store, ""), names)
-    return Chosen(kind, [SourceFile(n, infos[n].size, infos[n].etag) for n in names])
+    listing.refuse(names, where)
+    files = _filled([infos[name] for name in names], kind, where)
+    return Chosen(kind, [SourceFile(info.key, info.size, info.etag) for info in files])
 
 
 def guessed_kind(place: Place, names: Iterable[str]) -> str:
@@ -136,8 +211,7 @@ def guessed_kind(place: Place, names: Iterable[str]) -> str:
     if len(found) == 1:
         return found[0]
     what = f"of several formats ({', '.join(found)})" if found else "of no known format"
-    where = f"{public_url(place.store.url).rstrip('/')}/{place.pattern}"
-    msg = f"the files in {where} are {what}; say which is meant, such as format='parquet'"
+    msg = f"the files in {place.url} are {what}; say which is meant, such as format='parquet'"
     raise SchemaError(msg)
 
 
@@ -149,77 +223,105 @@ def chosen_files(
     Without a pattern these are the files whose names end as the format's do; hidden ones (`_x`,
     `.x`, also of folders) never count. Folders `name=value` give columns.
 
-    Raises `SchemaError` if there are none; says what was found instead.
+    Raises as `find_files`.
     """
-    return _chosen(place, _listed(place), kind, suffixes, hive=hive)
-
-
-def _listed(place: Place) -> Iterator[ObjectInfo]:
-    """Yield what may be meant; one file is asked for by its name, as some stores list nothing."""
-    named = listed_names(place.pattern)
-    if named is not None:
-        yield from in_order(place.store.head, named)
-        return
-    lead, is_all = _literal_lead(place.pattern)
-    if is_all and lead:
-        with suppress(ObjectNotFoundError):
-            yield place.store.head(lead)
-        return
-    for info in place.store.list(lead):
-        if info.size and not is_hidden(info.key):
-            yield info
-
-
-def _literal_lead(pattern: str) -> tuple[str, bool]:
-    """Return the text that all names begin with, and whether it is all of them.
-
-    Example:
-        >>> _literal_lead("part-[*]-*.csv"), _literal_lead("a[?].csv")
-        (('part-*-', False), ('a?.csv', True))
-    """
-    lead, at = "", 0
-    while at < len(pattern):
-        escaped = _ESCAPED.match(pattern, at)
-        if escaped:
-            lead, at = lead + escaped[1], escaped.end()
-        elif MAGIC.match(pattern, at):
-            return lead, False
-        else:
-            lead, at = lead + pattern[at], at + 1
-    return lead, True
+    return _chosen(place, listing_of(*place), kind, suffixes, hive=hive)
 
 
 def _chosen(
-    place: Place,
-    infos: Iterable[ObjectInfo],
-    kind: str | None,
-    suffixes: Sequence[str],
-    *,
-    hive: bool,
+    place: Place, listing: Listing, kind: str | None, suffixes: Sequence[str], *, hive: bool
 ) -> list[SourceFile]:
     matches = pattern_regex(place.pattern).fullmatch if place.pattern else None
     ends = tuple(suffixes)
-    found: list[SourceFile] = []
-    others = 0
-    for info in infos:
-        is_one = matches(info.key) if matches else info.key.lower().endswith(ends)
-        if not is_one:
-            others += 1
-            continue
-        constants = hive_constants(info.key) if hive else ()
-        found.append(SourceFile(info.key, info.size, info.etag, constants))
-    if not found:
-        what = (
-            f"that match {place.pattern!r}"
-            if place.pattern
-            else f"that end with {', '.join(suffixes)}"
-        )
+
+    def is_meant(name: str) -> bool:
+        return bool(matches(name)) if matches else name.lower().endswith(ends)
+
+    listing.refuse([name for name in listing.bad if is_meant(name)], place.url)
+    infos = listing.once([info for info in listing.files if is_meant(info.key)], place.url)
+    infos = _filled(infos, kind or "", place.url)
+    if not infos:
+        raise _none(place, kind, suffixes)
+    files = [
+        SourceFile(info.key, info.size, info.etag, hive_constants(info.key) if hive else ())
+        for info in infos
+    ]
+    _warn_of_tables(place, listing, kind, files)
+    return sorted(files, key=lambda file: file.key)
+
+
+def _filled(infos: Sequence[ObjectInfo], kind: str, where: str) -> list[ObjectInfo]:
+    """Leave out empty files of texts, which have no rows, unless all are empty.
+
+    Raises `SourceFormatError` for other empty files.
+    """
+    wrong = [info.key for info in infos if not info.size and not _may_be_empty(info.key, kind)]
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
         msg = (
-            f"no {kind or 'data'} files {what} in {place.store.url}; {others} other file(s) are "
-            "there. See whether the place is right, or give a pattern such as '**/*.dat'"
+            f"{where}: {wrong[0]!r}{more} has 0 bytes, which no {kind or 'data'} file has: perhaps "
+            "it was not written to its end. Write it again or remove it"
         )
-        raise SchemaError(msg)
-    return sorted(found, key=lambda file: file.key)
+        raise SourceFormatError(msg)
+    return [info for info in infos if info.size] or list(infos)
+
+
+def _may_be_empty(key: str, kind: str) -> bool:
+    return kind in _LINES and (kind_of_name(key) is None or key.lower().endswith(_PLAIN))
+
+
+def _none(place: Place, kind: str | None, suffixes: Sequence[str]) -> SchemaError:
+    """Return the error for a place that has no such files; looks what is there instead."""
+    name, is_all = literal_lead(place.pattern)
+    if not place.pattern:
+        what = f"no {kind or 'data'} files that end with {', '.join(suffixes)} in {place.url}"
+    elif is_all:
+        what = f"no {kind or 'data'} files called {name!r} in {place.store.url}"
+    else:
+        what = f"no {kind or 'data'} files that match {place.pattern!r} in {place.store.url}"
+    beside = neighbours(place.store)
+    there, hint = "", None
+    if beside is not None:
+        count, first = beside
+        there = f"; {count} other file(s) are there" + (f", such as {first!r}" if first else "")
+        hint = packed_hint(first)
+    advice = "See whether the place is right, or give a pattern such as '**/*.dat'"
+    if not place.pattern and not (beside and beside[0]):
+        advice += "; if it is one file, write its name in braces: '{name}'"
+    return SchemaError(f"{what}{there}. {hint or advice}")
+
+
+def packed_hint(name: str) -> str | None:
+    """Return what to do about a file of a format that cannot be read compressed; else None.
+
+    Example:
+        >>> packed_hint("a.csv.gz"), packed_hint("a.parquet.gz")[:40]
+        (None, "'a.parquet.gz' is compressed as a whole,")
+    """
+    stem, mark, end = name.lower().rpartition(".")
+    end = _SHORT.get(end, end)
+    kind = "webdataset" if end.startswith("tar.") else kind_of_name(stem)
+    if not mark or kind is None or end.rpartition(".")[2] not in _PACKERS or kind_of_name(name):
+        return None
+    return f"{name!r} is compressed as a whole, as {kind} files cannot be read: unpack it" + (
+        ", or pack it with gzip instead (.tar.gz)" if kind == "webdataset" else ""
+    )
+
+
+def _warn_of_tables(
+    place: Place, listing: Listing, kind: str | None, files: Sequence[SourceFile]
+) -> None:
+    if kind not in _OF_TABLES:
+        return
+    for folder, table in listing.tables.items():
+        if any(file.key.startswith(folder) for file in files):
+            where = f"{public_url(place.store.url).rstrip('/')}/{folder}".rstrip("/")
+            _log.warning(
+                "%s is a table: its plain files have rows that were deleted or replaced, and rows "
+                "of several versions. To read the table say format=%r, and its folder",
+                where,
+                table,
+            )
 
 
 def published_name(pattern: str) -> str:

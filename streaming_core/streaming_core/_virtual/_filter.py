@@ -58,7 +58,8 @@ class Filter:
         """Return what a user gave: an expression, or tuples as pandas takes them.
 
         Tuples are `(column, operator, value)`; in a list all of them must hold, in a list of lists
-        all of one list. Operators are `== != < <= > >= in`, and `not in`.
+        all of one list. Operators are `== != < <= > >= in`, and `not in`. Of these only the last
+        holds for a missing value, as pandas has it, unless None is among the values.
 
         Raises `SchemaError`, which is a `TypeError` too, if it is neither.
         """

@@ -13,7 +13,10 @@ from streaming_core.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["hub_files"]
+__all__ = ["HUB_OPTIONS", "hub_files"]
+
+HUB_OPTIONS: Final = ("config", "split")
+"""What users may say of such a data set."""
 
 _DEFAULT: Final = "default"
 _TRAIN: Final = "train"
@@ -42,6 +45,12 @@ def hub_files(
         ['data/train-00000-of-00001.parquet']
     """
     data = sorted(name for name in names if not is_hidden(name) and kind_of_name(name))
+    if not data:
+        msg = (
+            "no data files are in this place of the Hub; give the data set itself, and its "
+            "split as format_options={'split': 'test'}"
+        )
+        raise SchemaError(msg)
     configs = _configs(card)
     if config is None:
         chosen = next((one for one in configs if one.get("default") is True), None)

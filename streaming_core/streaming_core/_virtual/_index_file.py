@@ -30,6 +30,8 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 _TEXTS: Final = ("keys", "etags", "constants")
+_HIGH_BITS, _IN_CHARACTER = 0xC0, 0x80
+"""Of a byte of UTF-8, and what they are where it is not the first of its character."""
 _ARRAYS: Final[dict[str, type[np.generic]]] = {
     "sizes": np.int64,
     "schema_ids": np.int32,
@@ -144,6 +146,11 @@ def _check(version: int, index: VirtualIndex) -> None:
         blob, offsets = getattr(index, name).buffers()
         if offsets[0] or (np.diff(offsets) < 0).any() or offsets[-1] != len(blob):
             msg = f"{name} are not cut where they end"
+            raise ValueError(msg)
+        blob.decode()
+        starts = offsets[offsets < len(blob)]
+        if (np.frombuffer(blob, np.uint8)[starts] & _HIGH_BITS == _IN_CHARACTER).any():
+            msg = f"{name} are cut within characters"
             raise ValueError(msg)
     bad = (
         (units and not 0 <= int(index.files.min()) <= int(index.files.max()) < files)

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from streaming_core._store import version_of
+from streaming_core._virtual._versions import may_be_same
 from streaming_core.errors import (
     ObjectNotFoundError,
     RangeError,
@@ -17,11 +18,13 @@ from streaming_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming_core._store import Parts, Store
 
-__all__ = ["Bounds", "Kind", "Piece", "Scan", "SourceFile", "SourceReader", "Unit"]
+__all__ = ["Ask", "Bounds", "Kind", "Piece", "Scan", "SourceFile", "SourceReader", "Unit"]
+
+_STEP_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,14 @@ class Piece(NamedTuple):
     data: bytes
 
 
+class Ask(Protocol):
+    """Makes requests, and may make one again that failed with a `StoreError`."""
+
+    def __call__(self, request: Callable[[], list[Piece]], /) -> list[Piece]:
+        """Return what a request returns; raises what it raises."""
+        ...
+
+
 class Bounds(NamedTuple):
     """What a format notes of the values of one column in one unit."""
 
@@ -89,13 +100,21 @@ class Bounds(NamedTuple):
 class SourceReader:
     """Reads bytes of one file, all of the version that was listed."""
 
-    __slots__ = ("_beside", "_store", "file")
+    __slots__ = ("_ask", "_beside", "_store", "file")
 
     def __init__(
-        self, store: Store, file: SourceFile, beside: dict[str, bytes] | None = None
+        self,
+        store: Store,
+        file: SourceFile,
+        beside: dict[str, bytes] | None = None,
+        ask: Ask | None = None,
     ) -> None:
-        """`beside` keeps what `beside` read, for the readers of other files of the same store."""
+        """`beside` keeps what `beside` read, for the readers of other files of the same store.
+
+        `ask` runs the requests of `ranges`; without it each is made once.
+        """
         self._store = store
+        self._ask = ask
         self._beside = {} if beside is None else beside
         self.file = file
         """What is read."""
@@ -114,6 +133,9 @@ class SourceReader:
         """
         if not wanted:
             return []
+        return self._got(wanted) if self._ask is None else self._ask(lambda: self._got(wanted))
+
+    def _got(self, wanted: Sequence[tuple[int, int]]) -> list[Piece]:
         try:
             parts: Parts = self._store.get_ranges(self.file.key, wanted)
         except ObjectNotFoundError as error:
@@ -133,6 +155,14 @@ class SourceReader:
     def whole(self) -> bytes:
         """Return all bytes of the file."""
         return self.ranges([(0, self.file.size)])[0].data if self.file.size else b""
+
+    def steps(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes from `start` to `stop`, few at a time, each part a request of its own.
+
+        Unlike a stream, which breaks if nothing is taken for long; raises as `ranges`.
+        """
+        for at in range(start, stop, _STEP_BYTES):
+            yield self.ranges([(at, min(stop, at + _STEP_BYTES))])[0].data
 
     def beside(self, name: str, most: int) -> bytes:
         """Return a file of at most `most` bytes that lies in the same folder.
@@ -170,22 +200,18 @@ class SourceReader:
             raise self._changed(msg)
 
     def check(self, etag: str) -> None:
-        """Raise `SourceChangedError` if a version is not that of the listing."""
-        if etag and self.file.etag and _bare(etag) != _bare(self.file.etag):
+        """Raise `SourceChangedError` if a version cannot be that of the listing."""
+        if not may_be_same(self.file.etag, etag, self.file.size):
             msg = f"its version is {etag}, indexed was {self.file.etag}"
             raise self._changed(msg)
 
     def _changed(self, how: str) -> SourceChangedError:
         return SourceChangedError(
             f"{self.where}: the file changed after it was indexed ({how}); do not change data that "
-            "is being read. Index it again: construct the data set anew, or run "
-            "`streaming-core index` where an index lies beside the data"
+            "is being read. Construct the data set anew; where an index lies beside the data, or "
+            f"is given, write it again with `streaming-core index {self._store.url}` (and the "
+            "pattern, if you read one)"
         )
-
-
-def _bare(etag: str) -> str:
-    """Return a version without what some services add to it in headers, and others in listings."""
-    return etag.removeprefix("W/").strip('"')
 
 
 class Kind(ABC):
@@ -233,6 +259,32 @@ class Kind(ABC):
         Raises:
             SourceFormatError: The bytes are broken; says where.
         """
+
+    def kin(
+        self, file: SourceFile, meta: Callable[[], bytes], units: Sequence[Unit], at: int
+    ) -> range:
+        """Return which of a file's units, that of `at` among them, are made of the same bytes.
+
+        So they are best made in one go, by `tables`. By default none is but that one. `meta`
+        returns what the scan found.
+        """
+        del file, meta, units
+        return range(at, at + 1)
+
+    def tables(
+        self,
+        reader: SourceReader,
+        meta: bytes,
+        units: Sequence[Unit],
+        columns: Sequence[str] | None,
+    ) -> Iterator[Any]:
+        """Yield what `decode` returns for each of some units, which are kin and in order.
+
+        Bytes that they share are fetched and decoded once. Raises as `ranges` and `decode`.
+        """
+        for unit in units:
+            pieces = reader.ranges(self.ranges(reader.file, meta, unit, columns))
+            yield self.decode(reader.file, meta, unit, pieces, columns)
 
     def bounds(
         self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from streaming_core._extras import require
-from streaming_core.errors import SchemaError, SourceFormatError
+from streaming_core._virtual._types import normal_type, plain
+from streaming_core.errors import MissingColumnError, SchemaError, SourceFormatError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-__all__ = ["Nulls", "check_nulls", "normal_schema", "normal_table", "unified"]
+__all__ = ["Nulls", "check_nulls", "normal_schema", "normal_table"]
 
 Nulls: TypeAlias = Literal["none", "error", "mask"] | dict[str, Any]
 """What becomes of missing values: they are None; are refused; are filled and marked in a column of
 their own (`x.valid`); or are filled with a value for each column."""
 
 VALID: Final = ".valid"
+_HALF: Final = 32
+"""Bits of times that are counted in few."""
 
 
 def _arrow() -> Any:  # noqa: ANN401 - a module of an optional dependency
@@ -26,8 +27,10 @@ def _arrow() -> Any:  # noqa: ANN401 - a module of an optional dependency
 
 def check_nulls(nulls: Any) -> Nulls:  # noqa: ANN401 - what a user gave
     """Return the rule for nulls; `SchemaError` lists those there are."""
-    if isinstance(nulls, dict) or nulls in {"none", "error", "mask"}:
-        return nulls  # type: ignore[no-any-return]
+    if isinstance(nulls, Mapping):
+        return dict(cast("Mapping[str, Any]", nulls))
+    if isinstance(nulls, str) and nulls in {"none", "error", "mask"}:
+        return nulls  # type: ignore[return-value] # pyright: ignore[reportReturnType] - just seen
     msg = (
         f"nulls must be 'none', 'error', 'mask' or a value for each column, such as "
         f"{{'x': 0}}; came {nulls!r}"
@@ -35,36 +38,63 @@ def check_nulls(nulls: Any) -> Nulls:  # noqa: ANN401 - what a user gave
     raise SchemaError(msg)
 
 
-def unified(schemas: Sequence[Any], wheres: Sequence[str]) -> Any:  # noqa: ANN401 - of an optional dependency
-    """Return the schema that all files' columns fit; those that a file lacks are null there.
+def normal_schema(schema: Any, nulls: Nulls, where: str = "the files") -> Any:  # noqa: ANN401 - of an optional dependency
+    """Return the schema of decoded tables: of each family of types one, `mask`'s columns added.
 
-    Raises `SchemaError` where a column has types with nothing in common; names a file.
+    Raises:
+        MissingColumnError: A value is to be filled into a column that is not there.
+        SchemaError: That value is none of the column's type, or a mask's column has the name of
+            another.
     """
-    arrow = _arrow()
-    joined = schemas[0]
-    for schema, where in zip(schemas[1:], wheres[1:], strict=True):
-        if schema.equals(joined):
-            continue
-        try:
-            joined = arrow.unify_schemas([joined, schema], promote_options="permissive")
-        except arrow.ArrowException as error:
-            msg = (
-                f"{where}: its columns do not fit those of {wheres[0]}: {error!s:.300}. Read the "
-                "two as streams of their own, or choose columns that agree"
-            )
-            raise SchemaError(msg) from error
-    return joined
-
-
-def normal_schema(schema: Any, nulls: Nulls) -> Any:  # noqa: ANN401 - of an optional dependency
-    """Return the schema of decoded tables: of each family of types one, `mask`'s columns added."""
     arrow = _arrow()
     fields: list[Any] = []
     for field in schema:
-        fields.append(arrow.field(field.name, _normal_type(field.type)))
+        fields.append(arrow.field(field.name, normal_type(field.type)))
         if nulls == "mask" and field.nullable:
-            fields.append(arrow.field(field.name + VALID, arrow.bool_()))
-    return arrow.schema(fields)
+            if field.name + VALID in schema.names:
+                msg = (
+                    f"{where}: nulls='mask' says in {field.name + VALID!r} where {field.name!r} "
+                    "has values, but there is a column of that name; choose columns without it, "
+                    "or another rule for nulls"
+                )
+                raise SchemaError(msg)
+            # No other field is without nulls, which tells it.
+            fields.append(arrow.field(field.name + VALID, arrow.bool_(), nullable=False))
+    found = arrow.schema(fields)
+    if isinstance(nulls, dict):
+        for name, value in nulls.items():
+            _check_fill(found, name, value, where)
+    return found
+
+
+def _check_fill(schema: Any, name: object, value: object, where: str) -> None:  # noqa: ANN401 - see above
+    if name not in schema.names:
+        known = ", ".join(map(repr, schema.names))
+        msg = f"nulls= fills {name!r}, but no such column is read of {where}; there are {known}"
+        raise MissingColumnError(msg)
+    if value is None:
+        msg = (
+            f"nulls= fills {name!r} with None, which it has already; give a value, or leave it out"
+        )
+        raise SchemaError(msg)
+    _fill_of(schema.field(name), value, where)
+
+
+def _fill_of(field: Any, value: object, where: str) -> Any:  # noqa: ANN401 - see above
+    """Return the array of one value that is filled in; `SchemaError` if it does not fit."""
+    arrow = _arrow()
+    try:
+        found = arrow.array([value], field.type)
+        if found.null_count or (arrow.types.is_integer(field.type) and found[0].as_py() != value):
+            msg = "no value of it is the same"
+            raise ValueError(msg)  # noqa: TRY301 - one message for all
+    except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        msg = (
+            f"nulls= fills column {field.name!r} of {where}, which is {field.type}, with "
+            f"{value!r:.100}: {error!s:.200}"
+        )
+        raise SchemaError(msg) from error
+    return found
 
 
 def normal_table(
@@ -84,9 +114,9 @@ def normal_table(
     """
     arrow = _arrow()
     arrays: dict[str, Any] = {}
-    masks = {name for name in schema.names if name.endswith(VALID) and nulls == "mask"}
+    masks = {field.name for field in schema if not field.nullable}
     for field in schema:
-        if field.name in masks and field.name.removesuffix(VALID) in arrays:
+        if field.name in masks:
             continue
         try:
             column = _column(table, field, constants)
@@ -104,14 +134,12 @@ def _column(table: Any, field: Any, constants: Mapping[str, str | None]) -> Any:
     at = table.schema.get_field_index(field.name)
     if at >= 0:
         column = table.column(at)
-        column = column.combine_chunks() if isinstance(column, arrow.ChunkedArray) else column
-        if isinstance(column, arrow.ChunkedArray):  # that of no chunks
-            column = (
-                arrow.concat_arrays(column.chunks)
-                if column.num_chunks
-                else arrow.array([], column.type)
-            )
-        return _cast(column, field.type)
+        chunks = column.chunks if isinstance(column, arrow.ChunkedArray) else [column]
+        # Each for itself: encoded ones have dictionaries of their own.
+        each = [_cast(chunk, field.type) for chunk in chunks]
+        if len(each) == 1:
+            return each[0]
+        return arrow.concat_arrays(each) if each else arrow.array([], field.type)
     if field.name in constants:
         value = constants[field.name]
         one = arrow.scalar(value, arrow.string()).cast(field.type)
@@ -120,13 +148,7 @@ def _column(table: Any, field: Any, constants: Mapping[str, str | None]) -> Any:
 
 
 def _cast(column: Any, kind: Any) -> Any:  # noqa: ANN401 - see above
-    arrow = _arrow()
-    if column.type.equals(kind):
-        return column
-    if arrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if isinstance(column, arrow.ExtensionArray):
-        column = column.storage
+    column = plain(column)
     return column if column.type.equals(kind) else column.cast(kind)
 
 
@@ -136,9 +158,9 @@ def _filled(column: Any, field: Any, nulls: Nulls, where: str) -> Any:  # noqa: 
     if isinstance(nulls, dict):
         if field.name not in nulls:
             return column
-        return column.fill_null(_arrow().scalar(nulls[field.name], field.type))
+        return _with(column, _fill_of(field, nulls[field.name], where))
     if nulls == "mask":
-        return column.fill_null(_zero(field.type))
+        return _with(column, _zero(field.type))
     msg = (
         f"{where}: column {field.name!r} lacks {column.null_count} of {len(column)} values, and "
         "nulls='error' was given; give a value to fill in, or nulls='mask'"
@@ -146,50 +168,51 @@ def _filled(column: Any, field: Any, nulls: Nulls, where: str) -> Any:  # noqa: 
     raise SchemaError(msg)
 
 
+def _with(column: Any, value: Any) -> Any:  # noqa: ANN401 - see above
+    """Return a column with the only item of `value` where it has none."""
+    arrow = _arrow()
+    types = arrow.types
+    kind = column.type
+    if types.is_primitive(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        return column.fill_null(value[0])
+    compute = require("pyarrow.compute", extra="parquet", purpose="data that is not MDS")
+    own = arrow.array(range(len(column)), arrow.int64())
+    places = compute.if_else(column.is_valid(), own, arrow.scalar(len(column), arrow.int64()))
+    return arrow.concat_arrays([column, value]).take(places)
+
+
 def _zero(kind: Any) -> Any:  # noqa: ANN401 - see above
-    """Return what stands where nothing is."""
+    """Return an array of one item, which stands where nothing is; of type null it is null."""
     arrow = _arrow()
     types = arrow.types
+    if types.is_null(kind):
+        return arrow.nulls(1)
+    if types.is_fixed_size_list(kind) and kind.list_size:  # by none Arrow would divide
+        items = arrow.concat_arrays([_zero(kind.value_type)] * kind.list_size)
+        return arrow.FixedSizeListArray.from_arrays(items, type=kind)
+    if types.is_struct(kind):
+        parts = [_zero(field.type) for field in kind]
+        if not parts:
+            return arrow.array([{}], kind)
+        return arrow.StructArray.from_arrays(parts, fields=list(kind))
+    if types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind):
+        number = arrow.int32() if kind.bit_width == _HALF else arrow.int64()
+        return arrow.array([0], number).view(kind)
+    return arrow.array([_nothing(types, kind)], kind)
+
+
+def _nothing(types: Any, kind: Any) -> object:  # noqa: ANN401 - see above
+    """Return the value that stands for nothing in what is no number."""
     if types.is_large_string(kind):
-        return arrow.scalar("", kind)
+        return ""
     if types.is_large_binary(kind):
-        return arrow.scalar(b"", kind)
+        return b""
     if types.is_boolean(kind):
-        return arrow.scalar(False, kind)  # noqa: FBT003 - the value
-    if types.is_list(kind) or types.is_large_list(kind):
-        return arrow.scalar([], kind)
-    if types.is_fixed_size_list(kind):
-        return arrow.scalar([_zero(kind.value_type).as_py()] * kind.list_size, kind)
-    if types.is_struct(kind):
-        return arrow.scalar({field.name: _zero(field.type).as_py() for field in kind}, kind)
-    if types.is_map(kind):
-        return arrow.scalar([], kind)
+        return False
+    if types.is_nested(kind):
+        return list[object]()
     if types.is_decimal(kind):
-        return arrow.scalar(Decimal(0), kind)
-    return arrow.scalar(0, arrow.int64()).cast(kind)
-
-
-def _normal_type(kind: Any) -> Any:  # noqa: ANN401 - see above
-    """Return the type that stands for a family: long offsets, nothing encoded."""
-    arrow = _arrow()
-    types = arrow.types
-    if isinstance(kind, arrow.BaseExtensionType):
-        return _normal_type(kind.storage_type)
-    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
-        return _normal_type(kind.value_type)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return arrow.large_string()
-    if (
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-        or types.is_binary_view(kind)
-    ):
-        return arrow.large_binary()
-    if types.is_fixed_size_list(kind):
-        return arrow.list_(_normal_type(kind.value_type), kind.list_size)
-    if types.is_list(kind) or types.is_large_list(kind):
-        return arrow.large_list(_normal_type(kind.value_type))
-    if types.is_struct(kind):
-        return arrow.struct([arrow.field(f.name, _normal_type(f.type)) for f in kind])
-    return kind
+        return Decimal(0)
+    if types.is_interval(kind):
+        return (0, 0, 0)
+    return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from streaming_core._virtual._view import Decoder, View
 from streaming_core.errors import MissingColumnError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -114,7 +116,8 @@ class _Selection:
             for unit in np.flatnonzero((flags & TRUE) & (flags != TRUE)).tolist()
             if found.get(unit) != b""
         ]
-        masks = in_order(self._mask, asked, at_a_time=_AT_A_TIME)
+        groups = in_order(self._masks, self._families(asked), at_a_time=_AT_A_TIME)
+        masks = chain.from_iterable(groups)
         for done, (unit, mask) in enumerate(zip(asked, masks, strict=True), 1):
             kept = mask
             if unit in before:
@@ -126,27 +129,35 @@ class _Selection:
                 progress(done, len(asked))
         return found
 
-    def _mask(self, unit: int) -> NDArray[np.bool_]:
-        """Return which rows of a unit are kept; fetches what that takes."""
+    def _families(self, units: list[int]) -> Iterator[list[int]]:
+        """Yield those of some units that are best read in one go."""
+        at = 0
+        while at < len(units):
+            stop = bisect_left(units, self._decoder.family(units[at]).stop, lo=at + 1)
+            yield units[at:stop]
+            at = stop
+
+    def _masks(self, units: list[int]) -> list[NDArray[np.bool_]]:
+        """Return which rows of some units of a file are kept; fetches what that takes."""
+        file = int(self._index.files[units[0]])
+        has = set(self._index.schema(file).names)
+        if any(column.name in has for column in self._columns):
+            batches = self._decoder.batches(units, Retry(_TRIES).call)
+            return [self._mask(file, batch) for batch in batches]
+        mask = self._mask(file, self._one_row(file))
+        return [np.full(int(self._index.samples[unit]), bool(mask[0])) for unit in units]
+
+    def _mask(self, file: int, batch: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - Arrow's
+        """Return which rows of a batch are kept."""
         arrow = require("pyarrow", extra="parquet", purpose="filters")
-        index = self._index
-        file = int(index.files[unit])
-        rows = int(index.samples[unit])
-        has = set(index.schema(file).names)
-        is_read = any(column.name in has for column in self._columns)
-        batch = (
-            Retry(_TRIES).call(lambda: self._decoder.batch(unit))
-            if is_read
-            else self._one_row(file)
-        )
         try:
             found = evaluated(self._wanted.expression, batch)
         except arrow.ArrowException as error:
-            where = f"{self._decoder.url}/{index.keys[file]}"
+            where = f"{self._decoder.url}/{self._index.keys[file]}"
             msg = f"{where}: filters cannot be computed: {error!s:.300}"
             raise SchemaError(msg) from error
-        mask = found.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - the value
-        return mask.copy() if is_read else np.full(rows, bool(mask[0]))
+        mask: NDArray[np.bool_] = found.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - the value
+        return mask.copy()
 
     def _one_row(self, file: int) -> Any:  # noqa: ANN401 - a table of an optional dependency
         """Return what is the same in all rows of a file: what its place says, nothing else."""

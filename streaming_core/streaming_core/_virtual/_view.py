@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final, overload
 
 import msgspec
 import numpy as np
@@ -18,18 +19,20 @@ from streaming_core._index._schema import MADE_FORMAT
 from streaming_core._virtual._index import STEM_BYTES
 from streaming_core._virtual._keep import Keep
 from streaming_core._virtual._kinds import open_kind
-from streaming_core._virtual._model import SourceReader
-from streaming_core._virtual._normal import Nulls, normal_schema, normal_table, unified
+from streaming_core._virtual._model import SourceReader, Unit
+from streaming_core._virtual._normal import Nulls, normal_schema, normal_table
+from streaming_core._virtual._types import unified
+from streaming_core._virtual._whole import aligned
 from streaming_core.errors import MissingColumnError, SchemaError, SourceFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from streaming_core._store import Store
     from streaming_core._virtual._index import VirtualIndex
-    from streaming_core._virtual._model import Kind, SourceFile, Unit
+    from streaming_core._virtual._model import Ask, Kind, Piece, SourceFile
 
 __all__ = ["Decoder", "View"]
 
@@ -52,7 +55,7 @@ class View:
     def digest(self, extra: object = None) -> str:
         """Return a short text that differs for views that decode to something else."""
         nulls = sorted(self.nulls.items()) if isinstance(self.nulls, dict) else self.nulls
-        told = repr((1, self.columns, nulls, extra))
+        told = repr((2, self.columns, nulls, extra))
         return hashlib.blake2s(told.encode(), digest_size=8).hexdigest()
 
 
@@ -70,7 +73,7 @@ class Decoder:
 
         Raises:
             MissingColumnError: No file has a column that is wanted; lists those there are.
-            SchemaError: The files' columns do not fit each other.
+            SchemaError: The files' columns do not fit each other, or the rule for nulls not them.
         """
         self._index = index
         self._store = store
@@ -99,7 +102,7 @@ class Decoder:
     @cached_property
     def schema(self) -> Any:  # noqa: ANN401 - of an optional dependency
         """The `pyarrow.Schema` of every decoded unit."""
-        return normal_schema(self._wanted, self._view.nulls)
+        return normal_schema(self._wanted, self._view.nulls, self._place)
 
     @cached_property
     def _kind(self) -> Kind:
@@ -111,23 +114,31 @@ class Decoder:
         first: list[int] = np.unique(index.schema_ids, return_index=True)[1].tolist()
         if not first:
             return arrow.schema([])
-        joined = unified([index.schema(at) for at in first], [index.keys[at] for at in first])
-        for name, kind in _constant_types(index).items():
-            if joined.get_field_index(name) < 0:
-                joined = joined.append(arrow.field(name, kind))
-        if len(set(joined.names)) < len(joined.names):
-            twice = sorted({name for name in joined.names if joined.names.count(name) > 1})
-            msg = f"{self._store.url}: several columns are called {', '.join(map(repr, twice))}"
-            raise SchemaError(msg)
         columns = self._view.columns
+        schemas = [index.schema(at) for at in first]
+        wheres = [f"{self._store.url}/{index.keys[at]}" for at in first]
+        joined = unified(aligned(schemas, wheres, columns), wheres, columns)
+        places = _constant_types(index)
+        for name, kind in places.items():
+            if joined.get_field_index(name) < 0 and (columns is None or name in columns):
+                joined = joined.append(arrow.field(name, kind))
         if columns is None:
+            if not joined.names and len(index.files):
+                msg = f"{self._place}: the rows have no columns; there is nothing to read"
+                raise SchemaError(msg)
             return joined
         for name in columns:
             if name not in joined.names:
-                known = ", ".join(map(repr, joined.names))
-                msg = f"no column {name!r} in {self._store.url}; there are {known}"
+                every = dict.fromkeys([*(n for schema in schemas for n in schema.names), *places])
+                known = ", ".join(map(repr, every))
+                msg = f"no column {name!r} in {self._place}; there are {known}"
                 raise MissingColumnError(msg)
         return arrow.schema([joined.field(name) for name in columns])
+
+    @property
+    def _place(self) -> str:
+        """All that is read, for messages."""
+        return f"{self._store.url.rstrip('/')}/{self._index.pattern}"
 
     # --- the table --------------------------------------------------------------------------------
 
@@ -164,13 +175,16 @@ class Decoder:
         stems = index.stems.tobytes().hex()
         width = 2 * STEM_BYTES
         files, ordinals = index.files.tolist(), index.ordinals.tolist()
-        kept: Mapping[int, bytes] = {} if self._keep is None else self._keep
         found: list[str] = []
         for unit in units:
             stem = stems[files[unit] * width : (files[unit] + 1) * width]
-            rows = f"-{xxhash.xxh3_64_hexdigest(kept[unit])}" if unit in kept else ""
-            found.append(f"{stem}.{ordinals[unit]:0{_ORDINAL_DIGITS}d}{rows}.arrow")
+            found.append(self._name(stem, ordinals[unit], unit))
         return found
+
+    def _name(self, stem: str, ordinal: int, unit: int) -> str:
+        kept: Mapping[int, bytes] = {} if self._keep is None else self._keep
+        rows = f"-{xxhash.xxh3_64_hexdigest(kept[unit])}" if unit in kept else ""
+        return f"{stem}.{ordinal:0{_ORDINAL_DIGITS}d}{rows}.arrow"
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
@@ -197,6 +211,17 @@ class Decoder:
 
     # --- one unit ---------------------------------------------------------------------------------
 
+    def kin(self, basename: str) -> list[str]:
+        """Return the names of the units that are made of the same bytes as one, and its own."""
+        found = self.family(self._unit_of(basename))
+        if len(found) == 1:
+            return [basename]
+        stem, _, _ = basename.partition(".")
+        ordinals = self._index.ordinals
+        return [
+            self._name(stem, int(ordinals[unit]), unit) for unit in found if self._has_rows(unit)
+        ]
+
     def made(self, basename: str, came: Any) -> memoryview:  # noqa: ANN401 - a function of the count of bytes
         """Return the bytes of the Arrow file of one unit; `came` is told how many were fetched.
 
@@ -205,42 +230,100 @@ class Decoder:
             SourceFormatError: It is broken.
             StoreError: The store failed; may be tried again.
         """
-        arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
-        at = self._unit_of(basename)
-        batch = self.batch(at, came)
-        sink = arrow.BufferOutputStream()
-        with arrow.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return memoryview(sink.getvalue())
 
-    def batch(self, at: int, came: Any = None) -> Any:  # noqa: ANN401 - see above, and of an optional dependency
-        """Return the rows of one unit that are kept, as a `pyarrow.RecordBatch`."""
+        def ask(request: Callable[[], list[Piece]]) -> list[Piece]:
+            pieces = request()
+            if came is not None:
+                came(sum(len(piece.data) for piece in pieces))
+            return pieces
+
+        ((_, data),) = self.made_together([basename], ask)
+        return data
+
+    def made_together(
+        self, basenames: Sequence[str], ask: Ask | None = None
+    ) -> Iterator[tuple[str, memoryview]]:
+        """Yield the name and the bytes of the Arrow files of some units, which are kin, in order.
+
+        What they are made of is fetched once; `ask` makes the requests. Raises as `made`.
+        """
         arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
+        names = {self._unit_of(basename): basename for basename in basenames}
+        units = sorted(names)
+        for unit, batch in zip(units, self.batches(units, ask), strict=True):
+            sink = arrow.BufferOutputStream()
+            with arrow.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            del batch
+            yield names[unit], memoryview(sink.getvalue())
+
+    def family(self, at: int) -> range:
+        """Return the units that are best made in one go, `at` among them, kept or not."""
         index = self._index
-        file, meta = index.file(int(index.files[at])), index.meta(int(index.files[at]))
-        unit = index.unit(at)
-        table = self._table(file, meta, unit, came)
-        if table.num_rows != unit.samples:
+        file = int(index.files[at])
+        units = _Units(index, index.units_of(file))
+        first = units.numbers.start
+        found = self._kind.kin(index.file(file), lambda: index.meta(file), units, at - first)
+        return range(first + found.start, first + found.stop)
+
+    def batch(self, at: int) -> Any:  # noqa: ANN401 - of an optional dependency
+        """Return the rows of one unit that are kept, as a `pyarrow.RecordBatch`."""
+        (found,) = self.batches([at])
+        return found
+
+    def batches(self, units: Sequence[int], ask: Ask | None = None) -> Iterator[Any]:
+        """Yield the rows of each of some units, which are kin, that are kept; see `batch`."""
+        index = self._index
+        at = int(index.files[units[0]])
+        file, meta = index.file(at), index.meta(at)
+        reader = SourceReader(self._store, file, ask=ask)
+        names = None if self._view.columns is None else list(self._wanted.names)
+        wanted = [index.unit(unit) for unit in units]
+        tables = self._kind.tables(reader, meta, wanted, names)
+        for unit, table in zip(units, tables, strict=True):
+            yield self._batch(file, unit, table, reader.where)
+
+    def _batch(self, file: SourceFile, at: int, table: Any, where: str) -> Any:  # noqa: ANN401 - of an optional dependency
+        """Return what is kept of the rows of a unit, in the form of all."""
+        arrow = require("pyarrow", extra="parquet", purpose="data that is not MDS")
+        samples = int(self._index.samples[at])
+        if table.num_rows != samples:
             msg = (
-                f"{self._store.url}/{file.key}: {table.num_rows} rows where {unit.samples} were "
-                "counted when it was indexed; index it again"
+                f"{where}: {table.num_rows} rows where {samples} were counted when it was "
+                "indexed; index it again"
             )
             raise SourceFormatError(msg)
         bits = None if self._keep is None else self._keep.get(at)
         if bits is not None:
-            mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=unit.samples).astype(bool)
+            mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=samples).astype(bool)
             table = table.filter(arrow.array(mask))
-        where = f"{self._store.url}/{file.key}"
-        constants = dict(file.constants)
-        return normal_table(table, self.schema, self._view.nulls, constants, where)
+        return normal_table(table, self.schema, self._view.nulls, dict(file.constants), where)
 
-    def _table(self, file: SourceFile, meta: bytes, unit: Unit, came: Any) -> Any:  # noqa: ANN401 - see above
-        names = None if self._view.columns is None else list(self._wanted.names)
-        wanted = self._kind.ranges(file, meta, unit, names)
-        pieces = SourceReader(self._store, file).ranges(wanted)
-        if came is not None:
-            came(sum(len(piece.data) for piece in pieces))
-        return self._kind.decode(file, meta, unit, pieces, names)
+    def _has_rows(self, unit: int) -> bool:
+        bits = None if self._keep is None else self._keep.get(unit)
+        return bits is None or any(bits)
+
+
+class _Units(Sequence[Unit]):
+    """The units of one file, looked up when they are asked for."""
+
+    def __init__(self, index: VirtualIndex, numbers: range) -> None:
+        self._index = index
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Unit: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Unit]: ...
+
+    def __getitem__(self, at: int | slice) -> Unit | list[Unit]:
+        if isinstance(at, slice):
+            return [self._index.unit(number) for number in self.numbers[at]]
+        return self._index.unit(self.numbers[at])
 
 
 def _constant_types(index: VirtualIndex) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from streaming_core._store import LocalStore
 from streaming_core._units import parse_bytes
 from streaming_core._version import __version__
+from streaming_core.cli._cached import look_at_cache
 from streaming_core.cli._console import (
     DEBUG,
     NOT_OK,
@@ -33,6 +34,7 @@ from streaming_core.cli._place import data_store, load_table
 from streaming_core.cli._rebuild import FixOptions, fix_index
 from streaming_core.cli._render import facts, print_inspection
 from streaming_core.cli._render_report import (
+    print_cache,
     print_fix,
     print_index,
     print_report,
@@ -54,7 +56,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Look at data sets, check them, mend their index, join them; index data that is there.",
+    help="Look at data sets, check them, mend their index, join them; index data that is there; "
+    "clean caches.",
     epilog="Credentials for a URL come from the environment, as its service's own tools take them. "
     "Exit codes: 0 all is well; 1 the data is not (verify, index --check); 2 it could not be done.",
 )
@@ -97,7 +100,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Look at data sets, check them, mend their index, join them; index data that is there."""
+    """Look at data sets, check them, mend their index, join them; index what is there; clean up."""
     del version
     DEBUG.set(debug)
 
@@ -333,3 +336,33 @@ def index(
         print_index(report)
     if not report.is_current:
         raise typer.Exit(NOT_OK)
+
+
+@app.command("cache")
+@reported
+def cache(
+    folder: Annotated[
+        str | None,
+        typer.Argument(metavar="[DIR]", help="Where data is kept; by default the user's cache."),
+    ] = None,
+    remove: Annotated[
+        float | None,
+        typer.Option(
+            "--remove",
+            metavar="DAYS",
+            min=0,
+            help="Remove what was not used for so many days, unless a process uses it now.",
+        ),
+    ] = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Show what streams keep on this machine: decoded data, shards, indexes; remove what is old.
+
+    Data that is read in place is never touched. What is removed is made or fetched again when it is
+    needed.
+    """
+    report = look_at_cache(folder, unused_days=remove)
+    if as_json:
+        print_json(document(report))
+    else:
+        print_cache(report)

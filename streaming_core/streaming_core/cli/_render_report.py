@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
@@ -16,13 +18,14 @@ from streaming_core.cli._values import show_value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streaming_core.cli._cached import CacheReport
     from streaming_core.cli._check import Finding
     from streaming_core.cli._index_files import IndexReport
     from streaming_core.cli._layout import Spread
     from streaming_core.cli._rebuild import FixReport
     from streaming_core.cli._verify import Report
 
-__all__ = ["print_fix", "print_index", "print_report", "print_sample"]
+__all__ = ["print_cache", "print_fix", "print_index", "print_report", "print_sample"]
 
 _MAX_FINDINGS: Final = 100
 _VALUE_WIDTH: Final = 240
@@ -132,6 +135,35 @@ def print_index(report: IndexReport) -> None:
     rows += [(what, f"{len(names):,} files") for what, names in changes if names]
     rows += [("advice", advice) for advice in report.advice]
     console.print(facts(rows))
+
+
+def print_cache(report: CacheReport) -> None:
+    """Print what `cache` found, and what of it is gone."""
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for name in ("of", "what", "size", "used", "folder"):
+        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    now = time.time()
+    for entry in report.entries:
+        used = "now" if entry.in_use else _days(now - entry.last_used)
+        if entry.removed_bytes:
+            used += ", removed"
+        table.add_row(
+            text(", ".join(entry.sources) or "-"),
+            text(entry.what),
+            text(format_bytes(entry.num_bytes)),
+            text(used),
+            text(os.path.relpath(entry.folder, report.folder)),
+        )
+    if report.entries:
+        console.print(table)
+    removed = f", {format_bytes(report.removed_bytes)} removed" if report.removed_bytes else ""
+    console.print(text(f"{report.folder}: {format_bytes(report.num_bytes)}{removed}"))
+
+
+def _days(seconds: float) -> str:
+    days = int(max(0.0, seconds) // 86_400)
+    return "today" if not days else f"{count_of(days, 'day')} ago"
 
 
 def _most(spread: Spread) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,10 @@ NUMBERS = [
     "0x1F",
     "1.5",
     "1e3",
+    "9007199254740993",
+    "+9007199254740993",
     "9223372036854775808",
+    "18446744073709551616",
     "NaN",
     "inf",
 ]
@@ -271,7 +275,13 @@ TIMES = ["2024-01-02", "2024-01-02 03:04:05", "2024-01-02T03:04:05.25Z", "03:04:
 def test_types_do_not_depend_on_cuts(values: list[str]) -> None:
     """Each value alone, or all together: the same types, and the same rows."""
     data = "v,w\n" + "".join(f"{value},1\n" for value in values)
-    whole = TextFile("a.csv", data.encode())
+    try:
+        whole = TextFile("a.csv", data.encode())
+    except SourceFormatError as error:
+        why = str(error).partition("a.csv")[2]
+        with pytest.raises(SourceFormatError, match=re.escape(why)):
+            TextFile("a.csv", data.encode(), unit_bytes=1)
+        return
     cut = TextFile("a.csv", data.encode(), unit_bytes=1)
     assert len(cut.units) == len(values)
     assert cut.scan.schema.equals(whole.scan.schema)

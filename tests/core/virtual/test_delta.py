@@ -108,11 +108,11 @@ def test_a_rewrite_after_planning_changes_nothing(path: str) -> None:
 
 def test_a_filter_leaves_out_files_without_matching_rows(path: str) -> None:
     """The files that stay have all their rows."""
-    plan = plan_delta(path, row_filter="id >= 1500 AND id < 1600")
+    plan = plan_delta(path, file_filter="id >= 1500 AND id < 1600")
     assert pc.min_max(read(plan).column("id")).as_py() == {"min": 1000, "max": 1999}
     for wrong in ("none = 1", "id = '", "id >"):
         with pytest.raises(SchemaError):
-            plan_delta(path, row_filter=wrong)
+            plan_delta(path, file_filter=wrong)
 
 
 def test_checkpoints_and_compaction_change_nothing_but_files(path: str) -> None:
@@ -351,9 +351,9 @@ def test_files_outside_of_the_tables_folder(tmp_path: Path) -> None:
     plan = plan_delta(clone)
     assert plan.root == str(tmp_path)
     same_rows(plan, _oracle(clone))
-    near = read(plan_delta(clone, row_filter="id < 10")).column("id").to_pylist()
+    near = read(plan_delta(clone, file_filter="id < 10")).column("id").to_pylist()
     assert set(range(1000)) <= set(near)
-    assert read(plan_delta(clone, row_filter="id > 4000")).num_rows >= 100
+    assert read(plan_delta(clone, file_filter="id > 4000")).num_rows >= 100
     _delete(clone, 2, {0: [1, 2, 3]}, inline=True)
     assert read(plan_delta(clone)).num_rows == 1097
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import operator
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,58 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.virtual.filtering import SIGNS, check, expressions, flags_of, kept, tables
 
 from streaming_core._store import LocalStore, MemoryStore, Store
-from streaming_core._virtual import SourceFile, VirtualIndex, build_index
+from streaming_core._virtual import SourceFile, build_index
 from streaming_core._virtual._expression import evaluated
 from streaming_core._virtual._filter import Filter
 from streaming_core._virtual._kinds import _packing
 from streaming_core._virtual._select import selected_rows
-from streaming_core._virtual._statistics import FALSE, TRUE, UNKNOWN
+from streaming_core._virtual._statistics import TRUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-_FIELDS = {
-    "i": pa.int32(),
-    "u": pa.uint32(),
-    "big": pa.uint64(),
-    "f": pa.float64(),
-    "g": pa.float32(),
-    "s": pa.string(),
-    "y": pa.binary(),
-    "d": pa.date32(),
-    "t": pa.timestamp("ms"),
-    "z": pa.timestamp("us", tz="UTC"),
-    "n": pa.timestamp("ns"),
-    "k": pa.time64("us"),
-    "p": pa.decimal128(20, 3),
-    "q": pa.decimal128(5, 1),
-    "b": pa.bool_(),
-    "c": pa.dictionary(pa.int32(), pa.string()),
-}
-_DAY = datetime(2024, 1, 1)  # noqa: DTZ001 - as the columns are
-_VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "i": st.sampled_from([-(1 << 31), -3, -1, 0, 1, 2, 5, (1 << 31) - 1]),
-    "u": st.sampled_from([0, 1, 7, 1 << 31, (1 << 32) - 1]),
-    "big": st.sampled_from([0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]),
-    "f": st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 0.1, 2.5, 3.0, math.inf, math.nan]),
-    "g": st.sampled_from([-1.5, 0.0, 0.1, 0.5, 2.5, 3.0, math.nan]),
-    "s": st.sampled_from(["", "a", "ab", "b", "z", "zz", "é", "\U0001f600", "\uffff", "a" * 200]),
-    "y": st.sampled_from([b"", b"\x00", b"a", b"\x7f", b"\x80", b"\xff", b"\xff" * 90]),
-    "d": st.sampled_from([date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29)]),
-    "t": st.integers(-3, 3).map(lambda hours: _DAY + timedelta(hours=hours)),
-    "z": st.integers(-3, 3).map(lambda hours: (_DAY + timedelta(hours=hours)).replace(tzinfo=UTC)),
-    "n": st.integers(-3, 3).map(lambda hours: _DAY + timedelta(hours=hours)),
-    "k": st.integers(0, 5).map(lambda hour: time(hour, 30)),
-    "p": st.integers(-3000, 3000).map(lambda number: Decimal(number * 500).scaleb(-3)),
-    "q": st.sampled_from([Decimal("-9999.9"), Decimal("-0.1"), Decimal(0), Decimal("9999.9")]),
-    "b": st.booleans(),
-    "c": st.sampled_from(["x", "y", "zeta"]),
-}
-_SIGNS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
-_LITERALS = {**_FIELDS, "c": pa.string()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,60 +36,6 @@ def _groups_stay_apart() -> Iterator[None]:
         yield
 
 
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-@st.composite
-def _conditions(draw: st.DrawFn, name: str) -> Any:
-    field = pc.field(name)
-    form = draw(st.sampled_from(["compare", "flipped", "in", "null", "valid", "other"]))
-    value = draw(_VALUES[name])
-    literal = pa.scalar(value, _LITERALS[name])
-    sign = draw(st.sampled_from(_SIGNS))
-    if form == "compare":
-        return sign(field, literal)
-    if form == "flipped":
-        return sign(pc.scalar(literal), field)
-    if form == "in":
-        values = draw(st.lists(st.one_of(st.none(), _VALUES[name]), max_size=4))
-        return field.isin(pa.array(values, _LITERALS[name]))
-    if form == "null":
-        return field.is_null(nan_is_null=draw(st.booleans()) and name in "fg")
-    if form == "valid":
-        return field.is_valid()
-    return sign(field, literal).is_null()
-
-
-@st.composite
-def _expressions(draw: st.DrawFn) -> Any:
-    names = st.sampled_from(sorted(_FIELDS))
-    return draw(
-        st.recursive(
-            names.flatmap(_conditions),
-            lambda inner: st.one_of(
-                st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
-                st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
-                inner.map(operator.invert),
-                inner.map(lambda one: one == pc.scalar(False)),
-            ),
-            max_leaves=4,
-        )
-    )
-
-
-@st.composite
-def _tables(draw: st.DrawFn) -> pa.Table:
-    rows = draw(st.integers(1, 24))
-    columns = {}
-    for name, kind in _FIELDS.items():
-        # Few different values in a table, so that groups differ and some hold one value only.
-        some = draw(st.lists(st.one_of(st.none(), _VALUES[name]), min_size=1, max_size=3))
-        picks = draw(st.lists(st.sampled_from(some), min_size=rows, max_size=rows))
-        columns[name] = pa.array(picks, _LITERALS[name]).cast(kind)
-    return pa.table(columns)
-
-
 def _stored(table: pa.Table, **options: Any) -> tuple[Store, SourceFile]:
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
@@ -140,33 +44,10 @@ def _stored(table: pa.Table, **options: Any) -> tuple[Store, SourceFile]:
     return store, SourceFile("a.parquet", info.size, info.etag)
 
 
-def _flags(index: VirtualIndex, store: Store, wanted: Filter) -> np.ndarray[Any, Any]:
-    """Return what is said of each unit before it is read."""
-    from streaming_core._virtual._select import _Selection
-    from streaming_core._virtual._statistics import outcomes
-
-    selection = _Selection(index, store, wanted)
-    return outcomes(wanted.tree, selection._facts(), len(index.files))
-
-
-def _kept(index: VirtualIndex, store: Store, wanted: Filter) -> list[bool]:
-    keep = selected_rows(index, store, wanted)
-    found: list[bool] = []
-    for unit, rows in enumerate(index.samples.tolist()):
-        bits = keep.get(unit)
-        if bits is None:
-            found += [True] * rows
-        elif bits == b"":
-            found += [False] * rows
-        else:
-            found += np.unpackbits(np.frombuffer(bits, np.uint8), count=rows).astype(bool).tolist()
-    return found
-
-
 @settings(max_examples=150)
 @given(
-    table=_tables(),
-    expression=_expressions(),
+    table=tables(),
+    expression=expressions(),
     group=st.integers(1, 9),
     statistics=st.sampled_from([True, True, False, ["i", "f", "s", "d"]]),
     version=st.sampled_from(["1.0", "2.6"]),
@@ -176,16 +57,8 @@ def test_no_row_is_lost_or_added(
 ) -> None:
     """And what is said of units is true of each of their rows."""
     store, file = _stored(table, row_group_size=group, write_statistics=statistics, version=version)
-    index = build_index(store, [file], "parquet")
-    wanted = Filter.of(expression)
     plain = pq.read_table(io.BytesIO(store.get("a.parquet")))
-    truth = evaluated(expression, plain).to_pylist()
-    assert _kept(index, store, wanted) == [value is True for value in truth]
-    assert wanted.tree is not None
-    bits = {True: TRUE, False: FALSE, None: UNKNOWN}
-    for unit, flags in enumerate(_flags(index, store, wanted).tolist()):
-        for value in truth[unit * group : (unit + 1) * group]:
-            assert flags & bits[value], (str(expression), unit, value)
+    check(store, file, plain, expression)
 
 
 def test_what_statistics_decide_is_not_fetched() -> None:
@@ -221,9 +94,9 @@ def test_long_lists_are_looked_at_by_their_ends() -> None:
     store, file = _stored(table, row_group_size=500)
     index = build_index(store, [file], "parquet")
     values = list(range(700, 2700, 2))
-    found = _kept(index, store, Filter.of([("x", "in", values)]))
+    found = kept(index, store, Filter.of([("x", "in", values)]))
     assert np.flatnonzero(found).tolist() == values
-    assert (_flags(index, store, Filter.of([("x", "in", values)])) & TRUE).tolist() == [
+    assert (flags_of(index, store, Filter.of([("x", "in", values)])) & TRUE).tolist() == [
         0, 1, 1, 1, 1, 1, 0, 0, 0, 0,
     ]  # fmt: skip
 
@@ -250,7 +123,7 @@ def test_columns_of_files_that_differ() -> None:
         ([("x", "!=", 2)], [yes, no, no, yes, yes, yes, no, no, no]),
         ([("x", "in", [None, 7.0])], [no, no, yes, no, no, yes, yes, yes, yes]),
     ):
-        assert _kept(index, store, Filter.of(given_)) == wanted
+        assert kept(index, store, Filter.of(given_)) == wanted
 
 
 def test_texts_whose_bounds_were_cut(tmp_path: Path) -> None:
@@ -269,10 +142,10 @@ def test_texts_whose_bounds_were_cut(tmp_path: Path) -> None:
     for file in files:
         have += pq.ParquetFile(tmp_path / file.key).read()["s"].to_pylist()
     for text in (*texts, "ü" * 60, "ü" * 61, "z" * 299, "z" * 301):
-        for sign in _SIGNS:
+        for sign in SIGNS:
             if text is None:
                 continue
-            found = _kept(index, store, Filter.of(sign(pc.field("s"), text)))
+            found = kept(index, store, Filter.of(sign(pc.field("s"), text)))
             assert found == [value is not None and bool(sign(value, text)) for value in have]
 
 
@@ -288,4 +161,4 @@ def test_a_float_list_is_equal_as_the_column_is() -> None:
         pc.field("g").isin(pa.array([0.1], pa.float32())),
     ):
         truth = evaluated(expression, table).to_pylist()
-        assert _kept(index, store, Filter.of(expression)) == truth
+        assert kept(index, store, Filter.of(expression)) == truth

@@ -83,3 +83,9 @@ def test_a_card_that_says_nothing_of_files_is_none(card: str) -> None:
     assert hub_files(["train.csv"], card, config="default", split=None) == ["train.csv"]
     with pytest.raises(SchemaError, match="no configuration 'x'"):
         hub_files(["train.csv"], card, config="x", split=None)
+
+
+def test_a_place_without_data_says_how_a_split_is_named() -> None:
+    """As one may be taken for a folder."""
+    with pytest.raises(SchemaError, match=r"no data files.*format_options=\{'split': 'test'\}"):
+        hub_files(["README.md"], "", config=None, split=None)

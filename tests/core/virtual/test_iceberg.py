@@ -274,16 +274,21 @@ def test_metadata_that_are_gone_are_an_error(table: Table) -> None:
 def test_a_filter_leaves_out_files_without_matching_rows(table: Table) -> None:
     """As a text or an expression; the files that stay have all their rows."""
     for chosen in ("id >= 1500 and id < 1600", EqualTo(term=Reference("id"), value=literal(1500))):
-        plan = plan_iceberg(table, row_filter=chosen)
+        plan = plan_iceberg(table, file_filter=chosen)
         assert pc.min_max(read(plan).column("id")).as_py() == {"min": 1000, "max": 1999}
-    assert not plan_iceberg(table, row_filter="id > 100000").files
+
+
+def test_a_filter_of_files_that_leaves_none_is_an_error(table: Table) -> None:
+    """It would be a data set without samples, of which nobody is told."""
+    with pytest.raises(SchemaError, match=r"id > 100000.* leaves no file.*filters="):
+        plan_iceberg(table, file_filter="id > 100000")
 
 
 @pytest.mark.parametrize("chosen", ["id >=", "none = 1", "id = 'x y'", 3])
 def test_a_filter_that_is_none_is_refused(table: Table, chosen: Any) -> None:
     """Whatever is wrong with it, the error shows it."""
     with pytest.raises(SchemaError, match=r"filter|planned"):
-        plan_iceberg(table, row_filter=chosen)
+        plan_iceberg(table, file_filter=chosen)
 
 
 # --- partitions -----------------------------------------------------------------------------------

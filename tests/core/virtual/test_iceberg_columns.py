@@ -158,7 +158,7 @@ def test_an_old_snapshot_has_the_columns_of_its_time(table: Table) -> None:
     first = table.metadata.current_snapshot_id
     _change(table)
     table.append(_new_rows(table))
-    plan = plan_iceberg(table, snapshot_id=first, row_filter="key < 10")
+    plan = plan_iceberg(table, snapshot_id=first, file_filter="key < 10")
     assert plan.schema.names == [field.name for field in _SCHEMA.fields]
     same_rows(plan, table.scan(snapshot_id=first).to_arrow())
 

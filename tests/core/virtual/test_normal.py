@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core._virtual._normal import check_nulls, normal_schema, normal_table, unified
+from streaming_core._virtual._normal import check_nulls, normal_schema, normal_table
+from streaming_core._virtual._types import unified
 from streaming_core.errors import SchemaError, SourceFormatError
 
 
@@ -62,7 +63,7 @@ def test_files_whose_columns_differ_are_brought_together() -> None:
         {"id": 2, "x": 2.5, "y": None, "year": 2023},
     ]
     assert two.to_pylist() == [{"id": 3, "x": None, "y": "new", "year": None}]
-    with pytest.raises(SchemaError, match=r"b: its columns do not fit those of a"):
+    with pytest.raises(SchemaError, match=r"b: column 'x' is list<item: int8>, in a it is int64"):
         unified([pa.schema({"x": pa.int64()}), pa.schema({"x": pa.list_(pa.int8())})], ["a", "b"])
 
 

@@ -169,6 +169,25 @@ def test_flipped_bytes_are_an_error_or_show(draw: st.DataObject) -> None:
         pass
 
 
+@pytest.mark.parametrize("text", [b"name_of_it", b"parquet-cpp-arrow"])
+@pytest.mark.parametrize("columns", [None, ["other"]])
+def test_names_that_are_no_text_are_an_error_of_the_file(
+    text: bytes, columns: list[str] | None
+) -> None:
+    """Wherever in the footer they stand: of the column, of its chunk, of the writer."""
+    good = _file(pa.table({"name_of_it": [1], "other": [2]}), store_schema=False)
+    kind, errors = Parquet(), 0
+    places = [at for at in range(len(good)) if good.startswith(text, at)]
+    for at in places:
+        reader = _reader(good[:at] + b"\xff" + good[at + 1 :])
+        try:
+            scan = kind.scan(reader)
+            assert _read(kind, reader, scan, columns).num_rows == 1
+        except SourceFormatError:
+            errors += 1
+    assert errors
+
+
 def test_a_file_that_is_replaced_is_told(tmp_path: Path) -> None:
     """Also where it has as many bytes as before."""
     store = LocalStore(tmp_path)

@@ -38,11 +38,18 @@ def test_all_rows_come_once(code: str, piece: int) -> None:
     """As from the file that was compressed."""
     file = TextFile(f"a.txt.{code}", PACK[code](DATA), unit_bytes=50_000, piece=piece)
     assert [row["text"] for row in file.rows()] == TEXTS
-    # Without a place to begin anew each unit needs the file: better few units.
-    assert 1 < len(file.units) <= 4
+    assert len(file.units) > 4
     assert all(
         file.kind.ranges(file.file, file.scan.meta, unit, None) == [(0, file.file.size)]
         for unit in file.units
+    )
+    # Without a place to begin anew each unit needs the file: they are made in one go.
+    assert file.family(3) == range(len(file.units))
+    some = [1, 2, 5]
+    tables = file.tables(some)
+    assert [table.num_rows for table in tables] == [file.units[at].samples for at in some]
+    assert all(
+        table.equals(file.unit(file.units[at])) for table, at in zip(tables, some, strict=True)
     )
 
 
@@ -57,8 +64,15 @@ def test_members_are_read_alone(code: str) -> None:
     assert [row["text"] for row in file.rows()] == texts
     spans = [file.kind.ranges(file.file, file.scan.meta, unit, None)[0] for unit in file.units]
     assert len(spans) > 6
-    assert sum(stop - start for start, stop in spans) < 6 * len(packed)
     assert max(stop - start for start, stop in spans) < len(packed)
+    at, fetched = 0, 0
+    while at < len(spans):
+        family = file.family(at)
+        assert family.start == at
+        assert all(file.family(one) == family for one in family)
+        fetched += spans[family.stop - 1][1] - spans[at][0]
+        at = family.stop
+    assert fetched <= 1.05 * len(packed)
 
 
 @pytest.mark.parametrize("code", ["gz", "xz"])

@@ -59,6 +59,15 @@ class TextFile:
         pieces = self.reader.ranges(self.kind.ranges(self.file, self.scan.meta, unit, columns))
         return self.kind.decode(self.file, self.scan.meta, unit, pieces, columns)
 
+    def family(self, at: int) -> range:
+        """Return the units that are made together with one."""
+        return self.kind.kin(self.file, lambda: self.scan.meta, self.units, at)
+
+    def tables(self, some: list[int]) -> list[pa.Table]:
+        """Return the rows of some units, made together."""
+        units = [self.units[at] for at in some]
+        return list(self.kind.tables(self.reader, self.scan.meta, units, None))
+
     def rows(self, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """Return all rows, unit by unit, and check that each has as many as were counted."""
         found: list[dict[str, Any]] = []

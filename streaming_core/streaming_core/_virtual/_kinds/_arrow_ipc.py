@@ -17,9 +17,15 @@ from streaming_core._virtual._kinds._arrow_ipc_messages import (
     schema_of_message,
 )
 from streaming_core._virtual._kinds._arrow_ipc_scan import Block, Layout, layout_of
-from streaming_core._virtual._kinds._packing import joined_spans, packed, parts_of, without_columns
+from streaming_core._virtual._kinds._packing import (
+    PackedKind,
+    joined_spans,
+    packed,
+    parts_of,
+    without_columns,
+)
 from streaming_core._virtual._kinds._sparse_file import SparseFile
-from streaming_core._virtual._model import Kind, Piece, Scan, SourceFile, SourceReader, Unit
+from streaming_core._virtual._model import Piece, Scan, SourceFile, SourceReader, Unit
 from streaming_core.errors import SourceFormatError
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ _LENGTH: Final = 8
 _END: Final = b"\xff\xff\xff\xff\0\0\0\0"
 
 
-class ArrowIpc(Kind):
+class ArrowIpc(PackedKind):
     """Arrow's own formats, of which only the wanted columns' buffers are fetched."""
 
     name = "arrow"

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming_core._virtual._kinds._csv_scan import CsvScanner
 from streaming_core._virtual._kinds._inflate import named
 from streaming_core._virtual._kinds._json_types import schema_of
-from streaming_core._virtual._kinds._records import (
-    LIMITS,
-    Form,
-    Limits,
-    Records,
-    RowError,
-    arrow,
-    first_bad,
-)
+from streaming_core._virtual._kinds._lines import first_bad
+from streaming_core._virtual._kinds._records import LIMITS, Form, Limits, Records, RowError, arrow
+from streaming_core._virtual._kinds._whole_numbers import WholeNumbers, whole_number
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -34,6 +28,7 @@ _HEX: Final = re.compile(rb"0[xX]")
 _TRUE: Final = ("true", "True", "TRUE")
 _FALSE: Final = ("false", "False", "FALSE")
 """Without 1 and 0, which Arrow takes too: numbers in one unit would be none in the next."""
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _IN_ROW: Final = re.compile(r"^CSV parse error: Row #\d+: |(?<=: )Row #\d+: ")
 
 
@@ -42,11 +37,12 @@ class Csv(Records):
 
     The types are those that all rows of a file fit, found by parsing all of it once, as
     `pyarrow.csv` finds them for a block: what is of several types is text, numbers among true and
-    false too. The option `schema`, of
-    each wanted column the type, saves the parsing. `header` is true if the first record names the
-    columns, false if they are to be called f0, f1 and so on, or their names. `null_values` are the
-    texts that stand for nothing, in columns of text too; by default those of Arrow (such as an
-    empty one, `NA`, `null`), in other columns only.
+    false too. But whole numbers never become others: those beyond 63 bits are `uint64`, and where
+    neither that nor floats would have all numbers unchanged the file is refused. The option
+    `schema`, of each wanted column the type, decides such, and saves the parsing. `header` is true
+    if the first record names the columns, false if they are to be called f0, f1 and so on, or their
+    names. `null_values` are the texts that stand for nothing, in columns of text too; by default
+    those of Arrow (such as an empty one, `NA`, `null`), in other columns only.
     """
 
     name = "csv"
@@ -122,6 +118,7 @@ class _Rows(Form):
         self._given = given
         self._types: dict[str, Any] = {}
         self._hex: set[str] = set()
+        self._numbers = WholeNumbers()
 
     def scanner(self) -> Scanner:
         return CsvScanner(self._delimiter, self._quote)
@@ -170,6 +167,8 @@ class _Rows(Form):
             self._types[field.name] = field.type if before is None else _both(before, field.type)
             if self._is_hex(data, field):
                 self._hex.add(field.name)
+            again = _Again(self, data, field.name)
+            self._numbers.see((field.name,), table.column(field.name), again)
         return int(table.nbytes)
 
     def _is_hex(self, data: bytes, field: Any) -> bool:  # noqa: ANN401 - see above
@@ -195,13 +194,21 @@ class _Rows(Form):
         if self._given is not None:
             return self._given
         types = {name: self._types.get(name, library.null()) for name in self._names}
-        for name in self._hex:
-            if str(types[name]) == "double":
-                types[name] = library.string()
-        return library.schema(list(types.items()))
+        fields: list[Any] = []
+        for name, kind in types.items():
+            field = library.field(name, kind)
+            if name in self._hex and str(kind) == "double":
+                fields.append(field.with_type(library.string()))
+            else:
+                fields.append(self._numbers.field((name,), field))
+        return library.schema(fields)
 
     def names(self) -> list[str]:
         return self._names
+
+    def column(self, data: bytes, name: str, kind: str) -> Any:  # noqa: ANN401 - see above
+        """Return a column as the type of that name; `ValueError` if a value is none."""
+        return self._parse(data, self._names, {name: arrow().type_for_alias(kind)}).column(name)
 
     def table(self, data: bytes, schema: Any, columns: Sequence[str] | None) -> Any:  # noqa: ANN401 - see above
         names = [name for name in schema.names if columns is None or name in set(columns)]
@@ -245,6 +252,24 @@ class _Rows(Form):
             )
         except library.ArrowException as error:
             raise ValueError(_IN_ROW.sub("", str(error))) from error
+
+
+class _Again:
+    """One column of a block, to be looked at again."""
+
+    def __init__(self, rows: _Rows, data: bytes, name: str) -> None:
+        self._rows = rows
+        self._data = data
+        self._name = name
+
+    def unsigned(self) -> Any:  # noqa: ANN401 - see above
+        return self._rows.column(self._data, self._name, "uint64")
+
+    def whole(self, rows: NDArray[np.bool_]) -> Iterable[int]:
+        texts = self._rows.column(self._data, self._name, "string").filter(arrow().array(rows))
+        for text in texts.to_pylist():
+            if _WHOLE.fullmatch(text.strip()):
+                yield whole_number(text.strip())
 
 
 def _both(one: Any, other: Any) -> Any:  # noqa: ANN401 - of an optional dependency

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import lzma
 from bisect import bisect_left, bisect_right
+from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -20,9 +23,17 @@ if TYPE_CHECKING:
 
     from streaming_core._codec import Buffer
     from streaming_core._codec._inflate import Decoder
-    from streaming_core._virtual._model import Unit
 
-__all__ = ["Inflater", "Mark", "compression_of", "joined_units", "named", "span_of"]
+__all__ = [
+    "Inflater",
+    "Mark",
+    "compression_of",
+    "families",
+    "family_of",
+    "marks_of",
+    "named",
+    "span_of",
+]
 
 _INPUT_BYTES: Final = 1 << 16
 _OUTPUT_BYTES: Final = 1 << 20
@@ -30,9 +41,8 @@ _SLACK_BYTES: Final = 64 << 20
 """Whatever the ratio, this much may come: small files of zeros are no attack."""
 _MARK_BYTES: Final = 1 << 20
 """Marks are at least this far apart, so that files of many small members have few."""
-_FETCHES: Final = 4
-"""How many units of a compressed file may need the same bytes of it, if others can be joined."""
-_JOINED_BYTES: Final = 64 << 20
+_TWICE: Final = 20
+"""Of so many bytes one may be fetched twice."""
 _XZ_MEMORY: Final = 256 << 20
 _ENDINGS: Final = {
     ".gz": "gz",
@@ -59,6 +69,7 @@ class Mark(NamedTuple):
 
 
 _BEGIN: Final = Mark(0, 0)
+_plain: Final = attrgetter("plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +188,33 @@ class Inflater:
             text = f"stops at byte {read}, before its end"
             raise self._wrong(text)
 
+    def texts(
+        self, pieces: Iterable[Buffer], begin: Mark, places: Sequence[tuple[int, int]]
+    ) -> Generator[bytes]:
+        """Yield the text from each start to its stop, in order, of what `pieces` expand to.
+
+        They begin at a mark; nothing behind the last place is expanded, and nothing else kept.
+        Raises as `expand`.
+        """
+        with closing(self.expand(pieces, begin)) as coming:
+            first = after = begin.plain
+            piece = b""
+            for start, stop in places:
+                parts: list[memoryview] = []
+                while True:
+                    parts.append(memoryview(piece)[max(0, start - first) : max(0, stop - first)])
+                    if after >= stop or not (piece := next(coming, b"")):
+                        break
+                    first, after = after, after + len(piece)
+                data = b"".join(parts)
+                if len(data) != stop - start:
+                    msg = (
+                        f"{self._where}: it expands to {after} bytes where there were {stop}; "
+                        "index it again"
+                    )
+                    raise SourceFormatError(msg)
+                yield data
+
     def _mark(self, mark: Mark) -> None:
         if self.marks and not self._family.many:
             text = f"goes on after its end, at byte {mark.packed}"
@@ -195,35 +233,49 @@ def span_of(marks: Sequence[Mark], size: int, start: int, stop: int) -> tuple[Ma
         >>> span_of([Mark(0, 0), Mark(10, 100), Mark(20, 200)], 30, 120, 180)
         (Mark(packed=10, plain=100), 20)
     """
-    plain = [mark.plain for mark in marks]
-    first = max(0, bisect_right(plain, start) - 1)
-    after = bisect_left(plain, stop, lo=first + 1)
+    first = max(0, bisect_right(marks, start, key=_plain) - 1)
+    after = bisect_left(marks, stop, lo=first + 1, key=_plain)
     return marks[first], marks[after].packed if after < len(marks) else size
 
 
-def joined_units(
-    units: Sequence[Unit], lines: Sequence[int], marks: Sequence[Mark]
-) -> tuple[list[Unit], list[int]]:
-    """Join units where many would fetch the same bytes, so that they are not fetched so often."""
-    plain = [mark.plain for mark in marks]
-    groups = np.searchsorted(plain, [unit.number for unit in units], side="right").tolist()
-    found: list[Unit] = []
-    numbers: list[int] = []
-    for _, each in itertools.groupby(range(len(units)), groups.__getitem__):
-        group = list(each)
-        size = max(units[at].part - units[at].number for at in group)
-        together = min(-(-len(group) // _FETCHES), max(1, _JOINED_BYTES // size))
-        for at in range(0, len(group), together):
-            some = [units[one] for one in group[at : at + together]]
-            found.append(
-                some[0]._replace(
-                    samples=sum(unit.samples for unit in some),
-                    nbytes=sum(unit.nbytes for unit in some),
-                    part=some[-1].part,
-                )
-            )
-            numbers.append(lines[group[at]])
-    return found, numbers
+def families(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the number of the first span of each family: those that are best fetched in one go.
+
+    Spans are in order. What one has in common with the next is fetched twice where that is no more
+    than a twentieth of what lies before it, so that files of many members have many families.
+
+    Example:
+        >>> families([(0, 9), (0, 9), (9, 15), (14, 20), (14, 80), (79, 99)])
+        [0, 2, 5]
+    """
+    found: list[int] = []
+    begin = end = 0
+    for at, (start, stop) in enumerate(spans):
+        if not found or (end - start) * _TWICE <= end - begin:
+            found.append(at)
+            begin = start
+        end = stop
+    return found
+
+
+@lru_cache(maxsize=32)
+def marks_of(data: bytes) -> tuple[Mark, ...]:
+    """Return marks as an index keeps them: pairs of whole numbers."""
+    return tuple(itertools.starmap(Mark, np.frombuffer(data, "<i8").reshape(-1, 2).tolist()))
+
+
+def family_of(marks: bytes, size: int, places: tuple[tuple[int, int], ...], at: int) -> range:
+    """Return which places in a text are best expanded in one go, that of `at` among them."""
+    firsts = _firsts(marks, size, places)
+    nth = bisect_right(firsts, at)
+    return range(firsts[nth - 1], firsts[nth] if nth < len(firsts) else len(places))
+
+
+@lru_cache(maxsize=32)
+def _firsts(marks: bytes, size: int, places: tuple[tuple[int, int], ...]) -> list[int]:
+    known = marks_of(marks)
+    spans = (span_of(known, size, start, stop) for start, stop in places)
+    return families((mark.packed, end) for mark, end in spans)
 
 
 def _slices(pieces: Iterable[Buffer]) -> Iterator[memoryview]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from streaming_core._virtual._kinds._json_numbers import NumbersAgain, number_leaves
 from streaming_core._virtual._kinds._json_types import (
     AS_TEXT,
     depth_of,
@@ -18,8 +19,9 @@ from streaming_core._virtual._kinds._json_types import (
     schema_of,
     stand_in,
 )
-from streaming_core._virtual._kinds._lines import INK, LineScanner, Scanner, ends_in
-from streaming_core._virtual._kinds._records import Form, RowError, arrow, first_bad, leaves_of
+from streaming_core._virtual._kinds._lines import INK, LineScanner, Scanner, ends_in, first_bad
+from streaming_core._virtual._kinds._records import Form, RowError, arrow, leaves_of
+from streaming_core._virtual._kinds._whole_numbers import WholeNumbers
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class JsonRows(Form):
         self._given = None if schema is None else _checked(schema_of(schema))
         self._as_text = frozenset(as_text)
         self._schema: Any = None
+        self._numbers = WholeNumbers()
 
     def scanner(self) -> Scanner:
         """Return that of lines."""
@@ -81,7 +84,7 @@ class JsonRows(Form):
     def _infer(self, lines: bytes, ends: NDArray[np.int64], first: int) -> int:
         """Join the types of some rows to those before; return their size."""
 
-        def attempt(count: int) -> tuple[Any, int]:
+        def attempt(count: int) -> tuple[Any, Any, bytes]:
             part = lines[: int(ends[count - 1])]
             if self._as_text:
                 part = _with_texts(part, ends[:count], self._as_text)
@@ -93,25 +96,34 @@ class JsonRows(Form):
             schema = plain(field for field in table.schema if field.name != _GUARD)
             known = schema if self._schema is None else joined(self._schema, schema)
             _check_columns(leaves_of(known))
-            return known, int(table.nbytes)
+            return known, table, part
 
         _check_depth(lines, ends, first)
         try:
             if len(ends) == 1 and len(lines) > _CHUNK_BYTES:
                 _check_columns(len({found[1] for found in _KEY.finditer(lines)}))
-            self._schema, nbytes = attempt(len(ends))
+            self._schema, table, part = attempt(len(ends))
         except _TooManyError as error:
             raise RowError(first, str(error)) from error
         except ValueError as error:
             row, why = first_bad(len(ends), attempt)
             raise RowError(first + row, why or str(error)) from error
-        return nbytes
+        self._see_numbers(table, part, ends_in(LineScanner(), part) if self._as_text else ends)
+        return int(table.nbytes)
+
+    def _see_numbers(self, table: Any, lines: bytes, ends: NDArray[np.int64]) -> None:  # noqa: ANN401 - of an optional dependency
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            for chunk in column.chunks:
+                for path, values in number_leaves((name,), chunk):
+                    again = NumbersAgain(path, lines, ends, _parse)
+                    self._numbers.see(path, values, again)
 
     def schema(self) -> Any:  # noqa: ANN401 - of an optional dependency
         """Return the types that were given, else those that all rows fit."""
         if self._given is not None:
             return self._given
-        return arrow().schema([]) if self._schema is None else self._schema
+        fields = [] if self._schema is None else list(self._schema)
+        return arrow().schema([self._numbers.field((field.name,), field) for field in fields])
 
     def table(self, data: bytes, schema: Any, columns: Sequence[str] | None) -> Any:  # noqa: ANN401 - of an optional dependency
         """Parse the wanted columns, in steps that stay in a processor's cache."""

@@ -21,13 +21,14 @@ class JsonLines(Records):
     """JSON lines files (NDJSON). Blank lines count for nothing.
 
     The types are those that all rows of a file fit, found by parsing all of it once: whole numbers
-    are `int64`, with others among them `double`, which is also what larger ones become. Strings
-    stay strings, times too. The option `schema`, of each wanted column the type, saves the
+    are `int64`, or `uint64` if some need that, with others among them `double`. A file is refused
+    in which that would change a whole number, or none of these has all of them. Strings stay
+    strings, times too. The option `schema`, of each wanted column the type, saves the
     parsing; `as_text` names columns that are read as text, strings as they are, all else as it is
     written.
 
-    Unlike Python's `json`, numbers beyond 64 bits are rounded, a key that comes twice in an object
-    is refused, and so are half surrogates; `NaN` and `Infinity` are taken.
+    Unlike Python's `json`, a key that comes twice in an object is refused, and so are half
+    surrogates; `NaN` and `Infinity` are taken.
     """
 
     name = "jsonl"

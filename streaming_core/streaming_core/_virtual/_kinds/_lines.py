@@ -9,13 +9,24 @@ import numpy as np
 from streaming_core.errors import SourceFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from streaming_core._codec import Buffer
 
-__all__ = ["INK", "Block", "Ends", "LineScanner", "Scanner", "Text", "cut", "ends_in", "windows"]
+__all__ = [
+    "INK",
+    "Block",
+    "Ends",
+    "LineScanner",
+    "Scanner",
+    "Text",
+    "cut",
+    "ends_in",
+    "first_bad",
+    "windows",
+]
 
 _NEWLINE: Final = 10
 _WINDOW_BYTES: Final = 1 << 18
@@ -253,6 +264,25 @@ def ends_in(scanner: Scanner, data: bytes) -> NDArray[np.int64]:
     if scanner.begun:
         found.append(np.array([len(data)]))
     return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def first_bad(count: int, attempt: Callable[[int], object]) -> tuple[int, str]:
+    """Return the first of `count` rows with which `attempt`, told how many, fails; and its error.
+
+    It failed for all, and does for any number from that row on.
+    """
+    low, high, why = 0, count, ""
+    while high - low > 1 or not why:
+        middle = (low + high + 1) // 2 if high - low > 1 else high
+        try:
+            attempt(middle)
+        except ValueError as error:
+            high, why = middle, str(error)
+        else:
+            if middle == count:
+                break
+            low = middle
+    return high - 1, why
 
 
 def _cut_at(found: Ends, done: int, least: int, *, header: bool) -> int | None:

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from streaming_core._extras import require
+from streaming_core._virtual._kinds._orc_bounds import (
+    Said,
+    kinds_of,
+    stripe_bounds,
+    stripe_statistics,
+)
 from streaming_core._virtual._kinds._orc_streams import Stream, check_lengths, spans_of, streams_of
 from streaming_core._virtual._kinds._orc_tail import (
     MAGIC,
@@ -19,18 +25,19 @@ from streaming_core._virtual._kinds._orc_tail import (
     tail_of,
     without_stripes,
 )
-from streaming_core._virtual._kinds._packing import packed, parts_of, without_columns
+from streaming_core._virtual._kinds._packing import PackedKind, packed, parts_of, without_columns
 from streaming_core._virtual._kinds._sparse_file import SparseFile
-from streaming_core._virtual._model import Kind, Piece, Scan, SourceFile, SourceReader, Unit
+from streaming_core._virtual._model import Bounds, Piece, Scan, SourceFile, SourceReader, Unit
 from streaming_core.errors import SourceFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Orc"]
 
 _TAIL_BYTES: Final = 64 << 10
 _LEAST_BYTES: Final = 4
+_STATISTICS_MOST: Final = 8 << 20
 _GROWS: Final = 4
 """By how much encoded bytes grow when they are decoded, where no statistics tell."""
 
@@ -42,9 +49,11 @@ class _Meta(msgspec.Struct, frozen=True, array_like=True):
     """Each stripe's own, as it lies in the file."""
     names: tuple[str, ...] = ()
     """Of the columns."""
+    statistics: bytes = b""
+    """Of the stripes, as they lie in the file."""
 
 
-class Orc(Kind):
+class Orc(PackedKind):
     """ORC files, of which only the wanted columns' streams are fetched."""
 
     name = "orc"
@@ -55,7 +64,7 @@ class Orc(Kind):
         where = reader.where
         piece = reader.tail(_TAIL_BYTES)
         try:
-            tail, piece = _tail(reader, piece)
+            tail, piece, statistics = _tail(reader, piece)
         except ValueError as error:
             msg = f"{where}: no ORC file that can be read: {error}"
             raise SourceFormatError(msg) from error
@@ -69,7 +78,7 @@ class Orc(Kind):
         for stripe in tail.stripes:
             sparse.seek(stripe.streams_end)
             footers.append(sparse.read(stripe.footer))
-        meta = _Meta(tail.form, tail.stripes, tuple(footers))
+        meta = _Meta(tail.form, tail.stripes, tuple(footers), (), statistics)
         schema = _schema(meta, where)
         meta = msgspec.structs.replace(meta, names=tuple(schema.names))
         try:
@@ -128,9 +137,34 @@ class Orc(Kind):
             raise SourceFormatError(_broken(file, unit, error)) from error
         return table
 
+    def bounds(
+        self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str]
+    ) -> Mapping[str, Bounds]:
+        """Return what the statistics say; of a part of a stripe what they say of all of it."""
+        known = _meta(meta, file.key)
+        statistics, kinds, schema = _statistics(meta, file.key)
+        found: dict[str, Bounds] = {}
+        try:
+            numbers = parts_of(unit, len(known.stripes))
+            stripes = [
+                Said(known.stripes[at].rows, statistics[at], known.footers[at]) for at in numbers
+            ]
+            for name in columns:
+                at = known.names.index(name)
+                first, end = known.form.columns[at]
+                if end - first == 1:
+                    kind = schema.field(at).type
+                    found[name] = stripe_bounds(stripes, known.form, first, kinds[first], kind)
+        except (ValueError, IndexError):  # broken, or none: nothing is known
+            return {}
+        return found
 
-def _tail(reader: SourceReader, piece: Piece) -> tuple[Tail, Piece]:
-    """Return what the file's end says, and its last bytes, the footer among them."""
+
+def _tail(reader: SourceReader, piece: Piece) -> tuple[Tail, Piece, bytes]:
+    """Return what the file's end says, its last bytes, and what these say of the stripes' values.
+
+    Statistics that are too long, or cannot be there, are none.
+    """
     size = reader.file.size
     if size < _LEAST_BYTES:
         msg = f"it has {size} bytes"
@@ -145,10 +179,14 @@ def _tail(reader: SourceReader, piece: Piece) -> tuple[Tail, Piece]:
     if begin < len(MAGIC):
         msg = f"a footer of {script.footer} bytes in a file of {size}"
         raise ValueError(msg)
-    if begin < piece.start:
-        missing = reader.ranges([(begin, piece.start)])[0]
-        piece = Piece(begin, missing.data + piece.data)
-    return tail_of(piece.data[begin - piece.start : end - piece.start], script, begin), piece
+    first = begin - script.metadata
+    if not len(MAGIC) <= first or script.metadata > _STATISTICS_MOST:
+        first = begin
+    if first < piece.start:
+        missing = reader.ranges([(first, piece.start)])[0]
+        piece = Piece(first, missing.data + piece.data)
+    tail = tail_of(piece.data[begin - piece.start : end - piece.start], script, begin)
+    return tail, piece, piece.data[first - piece.start : begin - piece.start]
 
 
 def _script(reader: SourceReader, data: bytes) -> PostScript:
@@ -222,6 +260,19 @@ def _meta(data: bytes, where: str) -> _Meta:
     except msgspec.DecodeError as error:
         msg = f"{where}: its index is broken: {error}; index it again"
         raise SourceFormatError(msg) from error
+
+
+@lru_cache(maxsize=32)
+def _statistics(data: bytes, where: str) -> tuple[list[list[bytes]], list[int], Any]:
+    """Return the statistics of each stripe, the kinds of types, and the columns."""
+    known = _meta(data, where)
+    try:
+        statistics = stripe_statistics(known.statistics, known.form)
+        if len(statistics) == len(known.stripes):
+            return statistics, kinds_of(known.form), _schema(known, where)
+    except ValueError:
+        pass
+    return [], [], None
 
 
 def _broken(file: SourceFile, unit: Unit, error: Exception) -> str:

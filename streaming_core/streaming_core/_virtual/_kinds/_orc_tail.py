@@ -45,6 +45,8 @@ class PostScript(msgspec.Struct, frozen=True):
     version: bytes
     writer: int
     magic: bool
+    metadata: int
+    """Bytes of the stripes' statistics, which lie before the footer."""
 
 
 class Form(msgspec.Struct, frozen=True, array_like=True):
@@ -119,7 +121,7 @@ def post_script(data: bytes) -> PostScript:
     if not 0 < block < 1 << 31:
         msg = f"its chunks have {block} bytes"
         raise ValueError(msg)
-    return PostScript(said.get(1, 0), codec, block, version, said.get(6, 0), magic)
+    return PostScript(said.get(1, 0), codec, block, version, said.get(6, 0), magic, said.get(5, 0))
 
 
 def expanded(data: bytes, codec: int, block: int) -> bytes:

@@ -6,12 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._extras import require
-from streaming_core._virtual._model import Unit
+from streaming_core._virtual._model import Kind, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["joined_spans", "packed", "parts_of", "without_columns"]
+    from streaming_core._virtual._model import SourceFile, SourceReader
+
+__all__ = ["PackedKind", "joined_spans", "packed", "parts_of", "without_columns"]
 
 _MOST_BYTES: Final = 64 << 20
 """Parts of more decoded bytes are cut, so that a shuffle need not hold all of one."""
@@ -55,6 +57,38 @@ def packed(parts: Sequence[tuple[int, int]]) -> list[Unit]:
         together = number - first
         found.append(Unit(rows, size, first, -together if together > 1 else 0))
     return [unit for unit in found if unit.samples]
+
+
+class PackedKind(Kind):
+    """A format whose units are those of `packed`."""
+
+    def kin(
+        self, file: SourceFile, meta: Callable[[], bytes], units: Sequence[Unit], at: int
+    ) -> range:
+        """Return the units that are cut from the same part."""
+        del file, meta
+        number, first, stop = units[at].number, at, at + 1
+        while first and units[first - 1].number == number:
+            first -= 1
+        while stop < len(units) and units[stop].number == number:
+            stop += 1
+        return range(first, stop)
+
+    def tables(
+        self,
+        reader: SourceReader,
+        meta: bytes,
+        units: Sequence[Unit],
+        columns: Sequence[str] | None,
+    ) -> Iterator[Any]:
+        """Decode the rows from the first to the last at once, and cut them."""
+        first, last = units[0], units[-1]
+        whole = first._replace(samples=last.part + last.samples - first.part)
+        pieces = reader.ranges(self.ranges(reader.file, meta, whole, columns))
+        table = self.decode(reader.file, meta, whole, pieces, columns)
+        del pieces
+        for unit in units:
+            yield table.slice(unit.part - first.part, unit.samples)
 
 
 def parts_of(unit: Unit, count: int) -> range:

@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._extras import require
-from streaming_core._virtual._kinds._packing import joined_spans, packed, parts_of
+from streaming_core._virtual._kinds._packing import PackedKind, joined_spans, packed, parts_of
 from streaming_core._virtual._kinds._parquet_bounds import group_bounds, plain_leaves
+from streaming_core._virtual._kinds._parquet_checks import check_groups, unreadable_leaves
 from streaming_core._virtual._kinds._sparse_file import SparseFile
 from streaming_core._virtual._model import (
     Bounds,
-    Kind,
     Piece,
     Scan,
     SourceFile,
@@ -36,7 +36,7 @@ _SPARE_BYTES: Final = 100
 """By so much a chunk may be longer than old writers said."""
 
 
-class Parquet(Kind):
+class Parquet(PackedKind):
     """Parquet files, of which only the wanted columns' bytes are fetched."""
 
     name = "parquet"
@@ -68,16 +68,26 @@ class Parquet(Kind):
     def ranges(
         self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str] | None
     ) -> list[tuple[int, int]]:
-        """Return the column chunks; those side by side as one."""
+        """Return the column chunks; those side by side as one.
+
+        Raises `SourceFormatError` if one of the columns is encrypted, or broken.
+        """
         metadata = _metadata(meta, file.key)
         wanted = None if columns is None else set(columns)
+        unreadable = _unreadable(meta, file.key, file.size)
+        for at, why in unreadable.items():
+            path = _path_of(metadata, at, file.key)
+            if wanted is None or _is_of(path, wanted):
+                raise SourceFormatError(_no_column(file.key, path, why))
         spans: list[tuple[int, int]] = []
         spare = _SPARE_BYTES if _OLD_WRITER.match(metadata.created_by or "") else 0
         for number in _groups(metadata, unit):
             group = metadata.row_group(number)
             for at in range(group.num_columns):
+                if at in unreadable:
+                    continue
                 chunk = group.column(at)
-                if wanted is not None and not _is_of(chunk.path_in_schema, wanted):
+                if wanted is not None and not _is_of(_path(chunk, file.key), wanted):
                     continue
                 first = chunk.data_page_offset
                 dictionary = chunk.dictionary_page_offset
@@ -124,6 +134,7 @@ class Parquet(Kind):
         metadata = _metadata(meta, file.key)
         schema, leaves = _schema(meta, file.key)
         groups = _groups(metadata, unit)
+        unreadable = _unreadable(meta, file.key, file.size)
         found: dict[str, Bounds] = {}
         for name in columns:
             at = schema.get_field_index(name)
@@ -132,8 +143,19 @@ class Parquet(Kind):
             kind = schema.field(at).type
             kind = getattr(kind, "value_type", kind)  # of what is a dictionary only here
             leaf = leaves.get(name)
-            found[name] = Bounds() if leaf is None else group_bounds(metadata, groups, leaf, kind)
+            if leaf is None or leaf in unreadable:
+                found[name] = Bounds()
+            else:
+                found[name] = group_bounds(metadata, groups, leaf, kind)
         return found
+
+
+def _path(chunk: Any, where: str) -> str:  # noqa: ANN401 - see above
+    try:
+        return str(chunk.path_in_schema)
+    except UnicodeDecodeError as error:
+        msg = f"{where}: the footer is broken: {error!s:.300}"
+        raise SourceFormatError(msg) from error
 
 
 def _is_of(path: str, wanted: set[str]) -> bool:
@@ -165,10 +187,36 @@ def _parsed(footer: bytes, where: str) -> Any:  # noqa: ANN401 - see above
     arrow = require("pyarrow", extra="parquet", purpose="Parquet")
     parquet = require("pyarrow.parquet", extra="parquet", purpose="Parquet")
     try:
-        return parquet.read_metadata(arrow.BufferReader(_MAGIC + footer))
-    except (arrow.ArrowException, OSError) as error:
+        found = parquet.read_metadata(arrow.BufferReader(_MAGIC + footer))
+        _ = found.created_by  # looked at later, and may be no text
+        check_groups(found)
+    except (arrow.ArrowException, OSError, ValueError) as error:
         msg = f"{where}: the footer is broken: {error!s:.300}"
         raise SourceFormatError(msg) from error
+    return found
+
+
+@lru_cache(maxsize=32)
+def _unreadable(footer: bytes, where: str, size: int) -> Mapping[int, str]:
+    """Return the leaves whose chunks must not be looked at, as that ends the process, and why."""
+    return unreadable_leaves(_metadata(footer, where), size)
+
+
+def _path_of(metadata: Any, at: int, where: str) -> str:  # noqa: ANN401 - see above
+    """Return the path of a leaf by the schema."""
+    try:
+        return str(metadata.schema.column(at).path)
+    except (IndexError, UnicodeDecodeError) as error:
+        msg = f"{where}: the footer is broken: leaf {at}: {error!s:.300}"
+        raise SourceFormatError(msg) from error
+
+
+def _no_column(where: str, path: str, why: str) -> str:
+    what = "is encrypted, which" if "decrypt" in why else "is broken, and"
+    return (
+        f"{where}: column {path!r} {what} cannot be read ({why:.200}); name the columns that are "
+        "wanted, without it"
+    )
 
 
 @lru_cache(maxsize=32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,23 +14,23 @@ import numpy as np
 from streaming_core._extras import require
 from streaming_core._virtual._kinds._inflate import (
     Inflater,
-    Mark,
     compression_of,
-    joined_units,
+    family_of,
+    marks_of,
     span_of,
 )
-from streaming_core._virtual._kinds._lines import Block, Text, cut, ends_in
+from streaming_core._virtual._kinds._lines import Block, Text, cut, ends_in, first_bad
 from streaming_core._virtual._model import Kind, Scan, Unit
 from streaming_core.errors import SchemaError, SourceFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from streaming_core._codec import Buffer
     from streaming_core._virtual._kinds._lines import Scanner
     from streaming_core._virtual._model import Piece, SourceFile, SourceReader
 
-__all__ = ["LIMITS", "Form", "Limits", "Records", "RowError", "arrow", "first_bad", "leaves_of"]
+__all__ = ["LIMITS", "Form", "Limits", "Records", "RowError", "arrow", "leaves_of"]
 
 _UNIT_BYTES: Final = 8 << 20
 _RECORD_BYTES: Final = 64 << 20
@@ -110,7 +109,7 @@ class Form(ABC):
 
     @abstractmethod
     def schema(self) -> Any:  # noqa: ANN401 - of an optional dependency
-        """Return the `pyarrow.Schema` that all rows that were looked at fit."""
+        """Return the `pyarrow.Schema` that all rows seen fit; `ValueError` if there is none."""
 
     def names(self) -> list[str]:
         """Return the names of all columns in their order, where rows do not tell them."""
@@ -157,8 +156,8 @@ class Records(Kind):
         """Read the whole file, count its rows, and learn their columns."""
         where, file, limits = reader.where, reader.file, self._limits
         inflater = None
-        if (code := compression_of(file.key, where)) is not None:
-            inflater = Inflater(code, where, most_ratio=limits.max_ratio, size=file.size)
+        if compression_of(file.key, where) is not None:
+            inflater = self._inflater(file, where)
         units: list[Unit] = []
         lines: list[int] = []
         with closing(_pieces(reader, inflater)) as pieces:
@@ -181,12 +180,13 @@ class Records(Kind):
                 else:
                     units.append(_learnt(form, block, where))
                     lines.append(block.line)
-        schema = form.schema()
+        try:
+            schema = form.schema()
+        except ValueError as error:
+            msg = f"{where}: {error!s:.600}"
+            raise SourceFormatError(msg) from error
         _check_cells(schema, units, where)
-        marks: list[Mark] = []
-        if inflater is not None:
-            marks = inflater.marks
-            units, lines = joined_units(units, lines, marks)
+        marks = [] if inflater is None else inflater.marks
         about = About(
             schema.serialize().to_pybytes(),
             form.code,
@@ -202,7 +202,7 @@ class Records(Kind):
     ) -> list[tuple[int, int]]:
         """Return the unit's bytes, or of a compressed file those that it can be expanded from."""
         del columns  # all are in the same bytes
-        marks = _marks(_about(meta, file.key)[0])
+        marks = marks_of(_about(meta, file.key)[0].marks)
         if not marks:
             return [(unit.number, unit.part)]
         mark, stop = span_of(marks, file.size, unit.number, unit.part)
@@ -219,12 +219,56 @@ class Records(Kind):
         """Parse the unit's records."""
         about, schema = _about(meta, file.key)
         data = pieces[0].data
-        if marks := _marks(about):
+        if marks := marks_of(about.marks):
             mark, _ = span_of(marks, file.size, unit.number, unit.part)
-            code = compression_of(file.key, file.key) or ""
-            ratio = self._limits.max_ratio
-            inflater = Inflater(code, file.key, most_ratio=ratio, size=file.size)
-            data = _expanded(inflater, mark, unit, data, file.key)
+            (data,) = self._inflater(file).texts([data], mark, [(unit.number, unit.part)])
+        return self._parsed(file, about, schema, unit, data, columns)
+
+    def kin(
+        self, file: SourceFile, meta: Callable[[], bytes], units: Sequence[Unit], at: int
+    ) -> range:
+        """Return the units that are expanded from the same place, and those that reach over it."""
+        if compression_of(file.key, file.key) is None:
+            return range(at, at + 1)
+        about, _ = _about(meta(), file.key)
+        return family_of(about.marks, file.size, tuple(map(_place, units)), at)
+
+    def tables(
+        self,
+        reader: SourceReader,
+        meta: bytes,
+        units: Sequence[Unit],
+        columns: Sequence[str] | None,
+    ) -> Iterator[Any]:
+        """Expand the bytes of all once, as they come; a unit's text is in memory at a time."""
+        file = reader.file
+        about, schema = _about(meta, file.key)
+        marks = marks_of(about.marks)
+        if not marks:
+            yield from super().tables(reader, meta, units, columns)
+            return
+        mark, stop = span_of(marks, file.size, units[0].number, units[-1].part)
+        packed = reader.steps(mark.packed, stop)
+        texts = self._inflater(file).texts(packed, mark, list(map(_place, units)))
+        with closing(texts):
+            for unit, data in zip(units, texts, strict=True):
+                yield self._parsed(file, about, schema, unit, data, columns)
+
+    def _inflater(self, file: SourceFile, where: str = "") -> Inflater:
+        where = where or file.key
+        code = compression_of(file.key, where) or ""
+        return Inflater(code, where, most_ratio=self._limits.max_ratio, size=file.size)
+
+    def _parsed(
+        self,
+        file: SourceFile,
+        about: About,
+        schema: Any,  # noqa: ANN401 - of an optional dependency
+        unit: Unit,
+        data: bytes,
+        columns: Sequence[str] | None,
+    ) -> Any:  # noqa: ANN401 - a table of an optional dependency
+        """Return the rows of a unit's text."""
         starts = np.frombuffer(about.starts, "<i8")
         line = int(np.frombuffer(about.lines, "<i8")[np.searchsorted(starts, unit.number)])
         block = Block(unit.number, data, np.empty(0, np.int64), line)
@@ -237,25 +281,6 @@ class Records(Kind):
         if table.num_rows != unit.samples:
             raise _broken(form, block, schema, columns, unit, file.key)
         return table
-
-
-def first_bad(count: int, attempt: Callable[[int], object]) -> tuple[int, str]:
-    """Return the first of `count` rows with which `attempt`, told how many, fails; and its error.
-
-    It failed for all, and does for any number from that row on.
-    """
-    low, high, why = 0, count, ""
-    while high - low > 1 or not why:
-        middle = (low + high + 1) // 2 if high - low > 1 else high
-        try:
-            attempt(middle)
-        except ValueError as error:
-            high, why = middle, str(error)
-        else:
-            if middle == count:
-                break
-            low = middle
-    return high - 1, why
 
 
 # --- scan -----------------------------------------------------------------------------------------
@@ -327,6 +352,11 @@ def _check_cells(schema: Any, units: Sequence[Unit], where: str) -> None:  # noq
 # --- decode ---------------------------------------------------------------------------------------
 
 
+def _place(unit: Unit) -> tuple[int, int]:
+    """Return where in the text a unit begins and ends."""
+    return unit.number, unit.part
+
+
 @lru_cache(maxsize=64)
 def _about(meta: bytes, where: str) -> tuple[About, Any]:
     library = arrow()
@@ -336,28 +366,6 @@ def _about(meta: bytes, where: str) -> tuple[About, Any]:
     except (msgspec.DecodeError, library.ArrowException, OSError) as error:
         msg = f"{where}: what the index says of it is broken; index it again"
         raise SourceFormatError(msg) from error
-
-
-def _marks(about: About) -> list[Mark]:
-    pairs = np.frombuffer(about.marks, "<i8").reshape(-1, 2).tolist()
-    return list(itertools.starmap(Mark, pairs))
-
-
-def _expanded(inflater: Inflater, mark: Mark, unit: Unit, packed: bytes, where: str) -> bytes:
-    """Return the unit's part of the text; nothing behind it is expanded, nothing before it kept."""
-    parts: list[memoryview] = []
-    at = mark.plain
-    with closing(inflater.expand([packed], mark)) as pieces:
-        for piece in pieces:
-            parts.append(memoryview(piece)[max(0, unit.number - at) : max(0, unit.part - at)])
-            at += len(piece)
-            if at >= unit.part:
-                break
-    data = b"".join(parts)
-    if len(data) != unit.part - unit.number:
-        msg = f"{where}: it expands to {at} bytes where there were {unit.part}; index it again"
-        raise SourceFormatError(msg)
-    return data
 
 
 def _broken(

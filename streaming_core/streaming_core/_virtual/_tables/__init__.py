@@ -7,7 +7,12 @@ needed to make one, never to read by it.
 from __future__ import annotations
 
 from streaming_core._virtual._tables._delta import open_delta, plan_delta
-from streaming_core._virtual._tables._find import TABLE_FORMATS, find_table, open_root
+from streaming_core._virtual._tables._find import (
+    TABLE_FORMATS,
+    TABLE_OPTIONS,
+    find_table,
+    open_root,
+)
 from streaming_core._virtual._tables._iceberg import (
     open_iceberg,
     plan_iceberg,
@@ -24,6 +29,7 @@ from streaming_core._virtual._tables._plan import (
 
 __all__ = [
     "TABLE_FORMATS",
+    "TABLE_OPTIONS",
     "Layout",
     "PlannedFile",
     "TablePlan",

@@ -14,7 +14,12 @@ from streaming_core._extras import require
 from streaming_core._store import public_url
 from streaming_core._virtual._tables._layout import FIELD_ID, FILE_NAME, plain_schema, rebuilt
 from streaming_core._virtual._tables._places import rooted
-from streaming_core._virtual._tables._plan import PlannedFile, TablePlan, checked_positions
+from streaming_core._virtual._tables._plan import (
+    PlannedFile,
+    TablePlan,
+    checked_positions,
+    no_files,
+)
 from streaming_core._virtual._tables._values import to_text
 from streaming_core.errors import SchemaError, SourceChangedError, SourceFormatError, StoreError
 
@@ -85,13 +90,13 @@ def plan_delta(
     *,
     version: int | None = None,
     as_of: datetime | None = None,
-    row_filter: str | None = None,
+    file_filter: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TablePlan:
     """Return what one version of a Delta table is, the newest by default.
 
     `table`, `version`, `as_of` and `options` are as `open_delta` takes them, or `table` is what it
-    returned. `row_filter`, an SQL predicate, leaves out files that have no matching rows; those
+    returned. `file_filter`, an SQL predicate, leaves out files that have no matching rows; those
     that stay have all their rows.
 
     Raises:
@@ -108,7 +113,7 @@ def plan_delta(
     arrow = require("pyarrow", extra="delta", purpose="a Delta table")
     actions = arrow.table(opened.get_add_actions())
     paths = [_location(path) for path in actions.column("path").to_pylist()]
-    pruned = _pruned(opened, row_filter, where)
+    pruned = _pruned(opened, file_filter, where)
     rows = [_UNKNOWN if one is None else one for one in actions.column("num_records").to_pylist()]
     sizes = actions.column("size_bytes").to_pylist()
     constants = _constants(actions)
@@ -134,6 +139,8 @@ def plan_delta(
         for at, (key, name) in enumerate(zip(place.keys, map(_bare, absolute), strict=True))
         if name not in pruned
     ]
+    if pruned and not files:
+        raise no_files(where, file_filter)
     return TablePlan(
         root=place.root,
         snapshot=str(opened.version()),
@@ -233,16 +240,16 @@ def _unescaped(scalar: Any) -> Any:  # noqa: ANN401 - see above
     )
 
 
-def _pruned(opened: Any, row_filter: str | None, where: str) -> set[str]:  # noqa: ANN401 - see above
+def _pruned(opened: Any, file_filter: str | None, where: str) -> set[str]:  # noqa: ANN401 - see above
     """Return the files that a filter leaves out.
 
     Not those that it keeps: of files outside the table's folder deltalake makes up odd names, and a
     file that is not recognised must stay.
     """
-    if row_filter is None:
+    if file_filter is None:
         return set()
     with _mapped_errors(where):
-        kept = opened.file_uris(file_pruning_predicate=row_filter)
+        kept = opened.file_uris(file_pruning_predicate=file_filter)
         every = opened.file_uris()
     return {_bare(_location(uri)) for uri in set(every) - set(kept)}
 

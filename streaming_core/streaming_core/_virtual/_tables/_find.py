@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from streaming_core._store import StorageOptions, Store
     from streaming_core._virtual._tables._plan import TablePlan
 
-__all__ = ["TABLE_FORMATS", "find_table", "open_root"]
+__all__ = ["TABLE_FORMATS", "TABLE_OPTIONS", "find_table", "open_root"]
 
-_OPTIONS: Final = {
-    "iceberg": ("catalog", "snapshot_id", "ref", "as_of", "row_filter"),
-    "delta": ("storage", "version", "as_of", "row_filter"),
+TABLE_OPTIONS: Final = {
+    "iceberg": ("catalog", "snapshot_id", "ref", "as_of", "file_filter"),
+    "delta": ("storage", "version", "as_of", "file_filter"),
 }
 """What each format takes; the first may hold secrets."""
-TABLE_FORMATS: Final = tuple(_OPTIONS)
+TABLE_FORMATS: Final = tuple(TABLE_OPTIONS)
 """Formats of tables."""
 
 
@@ -42,9 +42,9 @@ def find_table(format: str, table: str, options: Mapping[str, Any]) -> TablePlan
         SchemaError: There is no such table or version, or an option that the format does not take.
         StoreError: The catalog or the storage failed.
     """
-    unknown = sorted(options.keys() - set(_OPTIONS[format]))
+    unknown = sorted(options.keys() - set(TABLE_OPTIONS[format]))
     if unknown:
-        takes = ", ".join(_OPTIONS[format])
+        takes = ", ".join(TABLE_OPTIONS[format])
         msg = f"format {format!r} does not take {', '.join(unknown)}; its options: {takes}"
         raise SchemaError(msg)
     given = dict(options)

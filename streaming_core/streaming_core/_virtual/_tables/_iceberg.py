@@ -12,7 +12,7 @@ from streaming_core._virtual._kinds import kind_names
 from streaming_core._virtual._tables._iceberg_deletes import Deletes, DeletesOf, deleted_rows
 from streaming_core._virtual._tables._layout import plain_schema
 from streaming_core._virtual._tables._places import rooted
-from streaming_core._virtual._tables._plan import PlannedFile, TablePlan
+from streaming_core._virtual._tables._plan import PlannedFile, TablePlan, no_files
 from streaming_core._virtual._tables._values import to_text
 from streaming_core.errors import SchemaError, SourceChangedError, StoreError
 
@@ -129,32 +129,35 @@ def plan_iceberg(
     snapshot_id: int | None = None,
     ref: str | None = None,
     as_of: datetime | None = None,
-    row_filter: Any = None,  # noqa: ANN401 - an expression of an optional dependency
+    file_filter: Any = None,  # noqa: ANN401 - an expression of an optional dependency
     storage_options: StorageOptions | None = None,
 ) -> TablePlan:
     """Return what one snapshot of an Iceberg table is, the current one by default.
 
     `table` and `catalog` are as `open_iceberg` takes them, or `table` is what it returned. One of
     `snapshot_id`, `ref` (a tag or branch) and `as_of` (a time with its zone) may choose another
-    snapshot; it then has the columns of its own time, as pyiceberg reads it. `row_filter`, a text
+    snapshot; it then has the columns of its own time, as pyiceberg reads it. `file_filter`, a text
     or a pyiceberg expression, leaves out files that have no matching rows; those that stay have
     all their rows. Position deletes and deletion vectors are read here, through `storage_options`
     (by default what the catalog gave).
 
     Raises:
-        SchemaError: No such table or snapshot; equality deletes; a format that is not read.
+        SchemaError: No such table or snapshot; equality deletes; a format that is not read; a
+            filter that leaves no file.
         SourceChangedError: Metadata of the snapshot are gone: it expired.
         SourceFormatError: Files of deletes are broken.
         StoreError: The storage or the catalog failed.
     """
     opened = table if hasattr(table, "metadata") else open_iceberg(table, catalog)
     location = opened.location()
-    scan = _scan(opened, snapshot_id, ref, as_of, row_filter)
+    scan = _scan(opened, snapshot_id, ref, as_of, file_filter)
     snapshot = scan.snapshot()
     if snapshot is None:
         msg = f"the Iceberg table {public_url(location)} has no snapshot yet: nothing was written"
         raise SchemaError(msg)
     tasks = _tasks(scan, snapshot, location)
+    if file_filter is not None and not tasks:
+        raise no_files(public_url(location), file_filter)
     place = rooted([task.file.file_path for task in tasks], location)
     options = storage_options_of(opened) or None if storage_options is None else storage_options
     deleted = deleted_rows([_deletes_of(task) for task in tasks], location, options)
@@ -187,7 +190,7 @@ def _scan(
     snapshot_id: int | None,
     ref: str | None,
     as_of: datetime | None,
-    row_filter: Any,  # noqa: ANN401 - see above
+    file_filter: Any,  # noqa: ANN401 - see above
 ) -> Any:  # noqa: ANN401 - see above
     """Return the scan of the snapshot that was chosen."""
     where = public_url(table.location())
@@ -216,12 +219,12 @@ def _scan(
         known = ", ".join(str(one.snapshot_id) for one in table.snapshots()[-5:]) or "none"
         msg = f"{where}: no snapshot {snapshot_id}; the last ones are {known}"
         raise SchemaError(msg)
-    chosen = {} if row_filter is None else {"row_filter": row_filter}
+    chosen = {} if file_filter is None else {"row_filter": file_filter}
     unreadable = _library("pyparsing").ParseBaseException  # what pyiceberg reads texts with
     try:
         return table.scan(snapshot_id=snapshot_id, **chosen)
     except (unreadable, ValueError, TypeError) as error:
-        msg = f"{where}: the filter {row_filter!r} cannot be used: {error!s:.300}"
+        msg = f"{where}: file_filter={file_filter!r} cannot be used: {error!s:.300}"
         raise SchemaError(msg) from error
 
 

@@ -10,12 +10,20 @@ import numpy as np
 
 from streaming_core._extras import require
 from streaming_core._virtual._kinds import open_kind
-from streaming_core._virtual._model import Kind, Piece, Scan, SourceFile, SourceReader, Unit
+from streaming_core._virtual._model import (
+    Bounds,
+    Kind,
+    Piece,
+    Scan,
+    SourceFile,
+    SourceReader,
+    Unit,
+)
 from streaming_core._virtual._tables._plan import TablePlan, keep_bits, parse
 from streaming_core.errors import SourceFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming_core._virtual._tables._layout import Layout
 
@@ -106,25 +114,115 @@ class TableFiles(Kind):
         columns: Sequence[str] | None,
     ) -> Any:  # noqa: ANN401 - a table of an optional dependency
         """Decode a unit by its file's own format, in the table's columns, without what is gone."""
-        arrow = require("pyarrow", extra="parquet", purpose="reading a table")
         at, known = self._at[file.key], _parsed(meta, file.key)
-        planned, layout, span = self._plan.files[at], self._layout(at, known), _span(known, unit)
-        names = layout.sources(columns)
+        names = self._layout(at, known).sources(columns)
         raw = None
         if names:
-            kind = open_kind(planned.kind)
+            kind = open_kind(self._plan.files[at].kind)
             raw = kind.decode(file, known.meta, _whole(known, unit), pieces, names)
-        table = layout.table(raw, columns, span.rows)
-        bits = keep_bits(planned.deleted, span.first, span.rows)
+        return self._left(at, known, unit, raw, columns)
+
+    def kin(
+        self, file: SourceFile, meta: Callable[[], bytes], units: Sequence[Unit], at: int
+    ) -> range:
+        """Return what the file's own format does."""
+        kind = open_kind(self._plan.files[self._at[file.key]].kind)
+        return kind.kin(file, lambda: _parsed(meta(), file.key).meta, units, at)
+
+    def tables(
+        self,
+        reader: SourceReader,
+        meta: bytes,
+        units: Sequence[Unit],
+        columns: Sequence[str] | None,
+    ) -> Iterator[Any]:
+        """Decode some units by their file's own format; see `decode`."""
+        file = reader.file
+        at, known = self._at[file.key], _parsed(meta, file.key)
+        names = self._layout(at, known).sources(columns)
+        raws: Iterator[Any] = iter([None] * len(units))
+        if names:
+            wholes = [_whole(known, unit) for unit in units]
+            raws = open_kind(self._plan.files[at].kind).tables(reader, known.meta, wholes, names)
+        for unit, raw in zip(units, raws, strict=True):
+            yield self._left(at, known, unit, raw, columns)
+
+    def bounds(
+        self, file: SourceFile, meta: bytes, unit: Unit, columns: Sequence[str]
+    ) -> Mapping[str, Bounds]:
+        """Return what the file's own format knows of the columns, by whatever names it has them.
+
+        And what the table says of those that the file lacks. Deleted rows count as if they were
+        there, so that bounds may be wider than need be.
+        """
+        at, known = self._at[file.key], _parsed(meta, file.key)
+        layout = self._layout(at, known)
+        sources = {name: layout.source(name) for name in columns}
+        inside = [name for name in sources.values() if name is not None]
+        kind = open_kind(self._plan.files[at].kind)
+        told = kind.bounds(file, known.meta, _whole(known, unit), inside) if inside else {}
+        found: dict[str, Bounds] = {}
+        for name, source in sources.items():
+            if source is None:
+                found[name] = _constant_bounds(layout.constant(name))
+            elif source in told:
+                found[name] = _fitted(told[source], self._schema.field(name).type)
+        return found
+
+    def _left(
+        self,
+        at: int,
+        known: _Meta,
+        unit: Unit,
+        raw: Any,  # noqa: ANN401 - a table of an optional dependency
+        columns: Sequence[str] | None,
+    ) -> Any:  # noqa: ANN401 - see above
+        """Return a file's rows in the table's columns, without those that it has deleted."""
+        arrow = require("pyarrow", extra="parquet", purpose="reading a table")
+        span = _span(known, unit)
+        table = self._layout(at, known).table(raw, columns, span.rows)
+        bits = keep_bits(self._plan.files[at].deleted, span.first, span.rows)
         if bits is None:
             return table
         mask = np.unpackbits(np.frombuffer(bits, np.uint8), count=span.rows).astype(bool)
         return table.filter(arrow.array(mask))
 
     def _layout(self, at: int, known: _Meta) -> Layout:
-        arrow = require("pyarrow", extra="parquet", purpose="reading a table")
-        schema = arrow.ipc.read_schema(arrow.py_buffer(known.schema))
-        return self._plan.layout(at, schema)
+        return _layout_of(self._plan, at, known.schema)
+
+
+@lru_cache(maxsize=32)
+def _layout_of(plan: TablePlan, at: int, schema: bytes) -> Layout:
+    arrow = require("pyarrow", extra="parquet", purpose="reading a table")
+    return plan.layout(at, arrow.ipc.read_schema(arrow.py_buffer(schema)))
+
+
+def _constant_bounds(value: Any) -> Bounds:  # noqa: ANN401 - an Arrow scalar
+    """Return what is known of a column that has one value in all rows, or none."""
+    if not value.is_valid:
+        return Bounds(None, None, has_null=True, has_value=False)
+    return Bounds(value, value, has_null=False, has_value=True)
+
+
+def _fitted(bounds: Bounds, kind: Any) -> Bounds:  # noqa: ANN401 - an Arrow type
+    """Return bounds of a file's column as those of the table's, of the type `kind`.
+
+    Without the ends where the table's values might be in another order than the file's.
+    """
+    types = require("pyarrow.types", extra="parquet", purpose="reading a table")
+    families: tuple[Callable[[Any], bool], ...] = (
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        lambda end: types.is_string(end) or types.is_large_string(end),
+        lambda end: types.is_binary(end) or types.is_large_binary(end),
+    )
+    for end in (bounds.least, bounds.most):
+        if end is None or end.type.equals(kind):
+            continue
+        if not any(family(end.type) and family(kind) for family in families):
+            return bounds._replace(least=None, most=None)
+    return bounds
 
 
 @lru_cache(maxsize=32)

@@ -85,6 +85,19 @@ class Layout:
         wanted = self._schema.names if columns is None else columns
         return [self._sources[name].name for name in wanted if name in self._sources]
 
+    def source(self, name: str) -> str | None:
+        """Return the column of the file that holds a column of the table; None if it lacks it."""
+        found = self._sources.get(name)
+        return None if found is None else found.name
+
+    def constant(self, name: str) -> Any:  # noqa: ANN401 - see above
+        """Return the value, which may be null, that a column that the file lacks has in all rows.
+
+        Raises `SourceFormatError` if the table gives one that is none of its type.
+        """
+        kind = self._schema.field(name).type
+        return from_text(self._constants.get(name), kind, self._where)
+
     def table(self, table: Any, columns: Sequence[str] | None, rows: int) -> Any:  # noqa: ANN401 - see above
         """Return `rows` rows in the table's names, order and types.
 
@@ -108,10 +121,8 @@ class Layout:
         arrow = _arrow()
         source = self._sources.get(field.name)
         if source is None:
-            text = self._constants.get(field.name)
-            if text is None:
-                return arrow.nulls(rows, field.type)
-            return arrow.repeat(from_text(text, field.type, self._where), rows)
+            value = self.constant(field.name)
+            return arrow.repeat(value, rows) if value.is_valid else arrow.nulls(rows, field.type)
         at = table.schema.get_field_index(source.name)
         if at < 0 or not table.schema.field(at).type.equals(source.kind) or table.num_rows != rows:
             msg = (

@@ -14,14 +14,22 @@ from streaming_core._extras import require
 from streaming_core._names import name_problem
 from streaming_core._virtual._model import SourceFile
 from streaming_core._virtual._tables._layout import Layout
-from streaming_core.errors import IndexInvalidError, Problem, SourceFormatError
+from streaming_core.errors import IndexInvalidError, Problem, SchemaError, SourceFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-__all__ = ["PlannedFile", "TablePlan", "checked_positions", "dump", "keep_bits", "parse"]
+__all__ = [
+    "PlannedFile",
+    "TablePlan",
+    "checked_positions",
+    "dump",
+    "keep_bits",
+    "no_files",
+    "parse",
+]
 
 _VERSION: Final = 1
 _UNKNOWN: Final = -1
@@ -146,6 +154,14 @@ def checked_positions(
         msg = f"{where}: row {wrong} is deleted, but the file has {rows} rows; the table is broken"
         raise SourceFormatError(msg)
     return joined
+
+
+def no_files(where: str, file_filter: object) -> SchemaError:
+    """Return the error for a filter that leaves out all files of a table that has some."""
+    return SchemaError(
+        f"{where}: file_filter={str(file_filter)!r:.300} leaves no file: no row of the table can "
+        "match it. It says which files are looked at; which rows are read is said with filters="
+    )
 
 
 class _File(msgspec.Struct, frozen=True, array_like=True):
