@@ -67,6 +67,11 @@ bench: $(DEV) ## compare with the peers, which get an environment of their own
 	benchmarks/setup_peers.sh
 	$(BIN)/python benchmarks/run.py
 
+.PHONY: defects
+defects: $(DEV) ## ask other loaders and us whether promises are kept
+	benchmarks/defects/setup_peers.sh
+	$(BIN)/python benchmarks/defects/run.py
+
 .PHONY: docs
 docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
