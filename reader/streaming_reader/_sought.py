@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
-from streaming_core._store import open_store, public_url
+from streaming_core._store import open_store, public_url, with_timeout
 from streaming_core._virtual import SourceFile, place_of
 from streaming_core._virtual._discover import (
     find_files,
@@ -89,7 +89,7 @@ def sought(stream: Stream, reading: Reading) -> Sought:
         told: list[object] = [kind, sorted(reading.plain_options().items(), key=str)]
         return Sought(shown, told, kind, find_rows, store_of)
     if reading.format == HUB:
-        store = open_source(source, options)
+        store = with_timeout(open_source(source, options), stream.settings.download_timeout)
         config, split = reading.options.get("config"), reading.options.get("split")
 
         def find_split() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
@@ -98,6 +98,7 @@ def sought(stream: Stream, reading: Reading) -> Sought:
 
         return Sought(shown, [HUB, config, split], HUB, find_split, _always(store))
     place = place_of(source, options, kind=reading.format)
+    place = place._replace(store=with_timeout(place.store, stream.settings.download_timeout))
 
     def find() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
         kind, files = find_files(place, reading.format, reading.options)

@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.servers.web import Asked, Said, WebServer
 
 from streaming_core import MDSWriter, Stream, StreamingDataset, create_dataloader
 from streaming_core.errors import (
@@ -24,6 +26,7 @@ from streaming_core.errors import (
     SchemaError,
     SourceChangedError,
     SourceFormatError,
+    StreamingError,
 )
 
 if TYPE_CHECKING:
@@ -289,3 +292,22 @@ def test_arguments_of_a_wrong_kind_are_refused_at_once() -> None:
     with pytest.raises(KeyError) as caught:
         list(loader)
     assert "raised by the filter" in caught.value.__notes__[0]
+
+
+def test_a_store_that_falls_silent_while_files_are_looked_for_is_told(tmp_path: Path) -> None:
+    """After `download_timeout`, as later while they are read."""
+    pq.write_table(pa.table({"x": range(10)}), tmp_path / "a.parquet")
+    silent = threading.Event()
+
+    def answer(asked: Asked) -> Said | None:
+        del asked
+        silent.wait(30)
+        return None
+
+    with WebServer(tmp_path, answer=answer) as server:
+        stream = Stream(remote=[f"{server.url}/a.parquet"], format="parquet")
+        began = time.monotonic()
+        with pytest.raises(StreamingError):
+            StreamingDataset(streams=[stream], batch_size=2, download_timeout=1.0, download_retry=0)
+        assert time.monotonic() - began < 15
+        silent.set()

@@ -146,7 +146,7 @@ class Parquet(PackedKind):
             if leaf is None or leaf in unreadable:
                 found[name] = Bounds()
             else:
-                found[name] = group_bounds(metadata, groups, leaf, kind)
+                found[name] = group_bounds(meta, metadata, groups, leaf, kind)
         return found
 
 

@@ -11,6 +11,7 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._extras import require
+from streaming_core._virtual._kinds._parquet_statistics import are_sound
 from streaming_core._virtual._model import Bounds
 
 if TYPE_CHECKING:
@@ -32,14 +33,25 @@ def plain_leaves(schema: Any) -> Mapping[str, int]:  # noqa: ANN401 - a `Parquet
     return found
 
 
-def group_bounds(metadata: Any, groups: Sequence[int], at: int, kind: Any) -> Bounds:  # noqa: ANN401 - `FileMetaData`, an Arrow type
-    """Return what is known of the column `at`, of the Arrow type `kind`, in some row groups."""
+def group_bounds(
+    footer: bytes,
+    metadata: Any,  # noqa: ANN401 - a `FileMetaData`
+    groups: Sequence[int],
+    at: int,
+    kind: Any,  # noqa: ANN401 - an Arrow type
+) -> Bounds:
+    """Return what is known of the column `at`, of the Arrow type `kind`, in some row groups.
+
+    `metadata` is what `footer` was parsed to.
+    """
+    column = metadata.schema.column(at)
     least: list[Any] = []
     most: list[Any] = []
     has_null, has_value, is_known = False, False, True
     for number in groups:
         group = metadata.row_group(number)
-        statistics = group.column(at).statistics
+        chunk = group.column(at)
+        statistics = chunk.statistics if are_sound(footer, chunk, column) else None
         nulls = _null_count(statistics)
         has_null |= nulls is None or nulls > 0
         if nulls is not None and nulls >= group.num_rows:

@@ -1,9 +1,9 @@
 """Which parts of a Parquet footer Arrow's library can be asked about without ending the process.
 
-Of chunks that are encrypted, or have another type than the schema says, it throws errors that no
-interpreter catches, as soon as one is looked at. Only where it makes ready to read them are these
-caught. So it is told to read no row at all of a file that is nothing but a place in memory: that
-takes less time than parsing the footer did.
+Of chunks that are encrypted, and of some that are broken, it throws errors that no interpreter
+catches, as soon as one is looked at. Only where it makes ready to read them are these caught. So it
+is told to read no row at all of a file that is nothing but a place in memory: that takes less time
+than parsing the footer did.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class WholeNumbers:
             every = list(again.whole(np.ones(len(rows), np.bool_)))
             least, most = min(every), max(every)
             # What fits and yet is not read as such, as +5 is not, is for floats only.
-            fits = least >= 0 and most <= _MOST_UNSIGNED
+            fits = _fits_64(least, most)
             span.has_others |= fits or len(every) < len(values) - values.null_count
             _widen(span, least, most)
 
@@ -119,11 +119,9 @@ class WholeNumbers:
             if not _is_exact(span):
                 raise ValueError(_refused(path, span))
             return library.float64()
-        if span.least >= -_MOST - 1 and span.most <= _MOST:
-            return library.int64()
-        if span.least < 0 or span.most > _MOST_UNSIGNED:
+        if not _fits_64(span.least, span.most):
             raise ValueError(_refused(path, span))
-        return library.uint64()
+        return library.int64() if span.most <= _MOST else library.uint64()
 
 
 def whole_number(text: str) -> int:
@@ -133,6 +131,12 @@ def whole_number(text: str) -> int:
         digits = "9" * _MOST_DIGITS
     found = int(digits or "0")
     return -found if text.startswith("-") else found
+
+
+def _fits_64(least: int, most: int) -> bool:
+    if least >= 0:
+        return most <= _MOST_UNSIGNED
+    return least >= -_MOST - 1 and most <= _MOST
 
 
 def _is_exact(span: _Span) -> bool:

@@ -160,7 +160,9 @@ class TableFiles(Kind):
         sources = {name: layout.source(name) for name in columns}
         inside = [name for name in sources.values() if name is not None]
         kind = open_kind(self._plan.files[at].kind)
-        told = kind.bounds(file, known.meta, _whole(known, unit), inside) if inside else {}
+        told: Mapping[str, Bounds] = {}
+        if inside:
+            told = kind.bounds(file, known.meta, _whole(known, unit), inside)
         found: dict[str, Bounds] = {}
         for name, source in sources.items():
             if source is None:

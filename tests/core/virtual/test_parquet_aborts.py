@@ -1,6 +1,6 @@
-"""Parquet files of which some columns are encrypted: the others are read, these are refused.
+"""Parquet files that Arrow's library ends the process over: encrypted columns, broken footers.
 
-In processes of their own, as Arrow's library ends the one in which such a column is looked at.
+So they are tried in processes of their own. Columns that can be read are, others are refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ import pyarrow.parquet.encryption as pe
 import pytest
 from tests.core.virtual.kind_reading import Opened, damaged
 
+from streaming_core._virtual._kinds._parquet_statistics import are_sound
 from streaming_core.errors import SourceFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+_DATA = pytest.importorskip("pyarrow.tests").__path__[0]
 _SIGNATURE = 28
+_ENDED = "Unexpected end of stream"
 _TABLE = pa.table(
     {
         "x": pa.array(range(1000), pa.int64()),
@@ -37,7 +40,7 @@ _TABLE = pa.table(
 )
 
 
-class _Keys(pe.KmsClient):
+class _Keys(pe.KmsClient):  # type: ignore[misc] # Arrow has no stubs
     """Keeps keys as they are."""
 
     def __init__(self, _: Any) -> None:
@@ -97,7 +100,7 @@ def _try_all(path: str) -> None:
             found[name] = opened.read(columns).equals(_TABLE.select(columns or _TABLE.schema.names))
         except SourceFormatError as error:
             found[name] = str(error)
-    print(json.dumps(found))
+    sys.stdout.write(json.dumps(found))
 
 
 def _try_damaged(path: str) -> None:
@@ -120,7 +123,26 @@ def _try_damaged(path: str) -> None:
                 counts["refused"] += 1
             else:
                 counts["read"] += 1
-    print(json.dumps(counts))
+    sys.stdout.write(json.dumps(counts))
+
+
+def _try_every_byte(path: str) -> None:
+    """Print which errors come of a footer of which one byte is another, whichever."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a text
+        data = file.read()
+    kinds: set[str] = set()
+    for at in range(len(data) - 8 - len(_footer(data)), len(data) - 8):
+        for byte in (0xFF, 0x80, data[at] ^ 0x40):
+            broken = data[:at] + bytes([byte]) + data[at + 1 :]
+            try:
+                opened = Opened("parquet", broken)
+                for unit in opened.scan.units:
+                    opened.kind.bounds(opened.file, opened.scan.meta, unit, ["x", "a"])
+                opened.read(["x"])
+                opened.read()
+            except Exception as error:  # noqa: BLE001 - all are told
+                kinds.add(type(error).__name__)
+    sys.stdout.write(json.dumps(sorted(kinds - {"AssertionError"})))
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -129,7 +151,10 @@ def _try_damaged(path: str) -> None:
     [
         ({"column_keys": {"c": ["x"]}}, {"x"}),
         ({"column_keys": {"c": ["pair.a"], "d": ["z"]}}, {"pair", "z"}),
-        ({"uniform_encryption": True}, {"x", "y", "pair", "z"}),
+        (
+            {"column_keys": {"c": ["x", "y"], "d": ["pair.b", "pair.a", "z"]}},
+            set(_TABLE.schema.names),
+        ),
     ],
 )
 def test_columns_are_read_or_refused(
@@ -150,10 +175,73 @@ def test_columns_are_read_or_refused(
             assert result is True
 
 
-def test_damaged_ones_end_no_process(tmp_path: Path) -> None:
-    """Whatever of them is wrong."""
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_damaged_ones_end_no_process(tmp_path: Path, encrypted: bool) -> None:
+    """Whatever of them is wrong, bounds of columns looked at too."""
     path = tmp_path / "a.parquet"
-    path.write_bytes(_unsigned(_encrypted(column_keys={"c": ["x"]})))
+    if encrypted:
+        path.write_bytes(_unsigned(_encrypted(column_keys={"c": ["x"]})))
+    else:
+        pq.write_table(_TABLE, path, row_group_size=300)
     counts = _in_child(_try_damaged, str(path))
     assert counts["read"] > 20
     assert counts["refused"] > 20
+
+
+def test_any_byte_of_a_footer_may_be_wrong(tmp_path: Path) -> None:
+    """Names that are no text, numbers out of range: errors of ours come of all of them."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1, 2], "a": ["b", "c"]}), path)
+    kinds = _in_child(_try_every_byte, str(path))
+    assert set(kinds) <= {"SourceFormatError", "SourceChangedError"}
+    assert "SourceFormatError" in kinds
+
+
+def _try_bounds(path: str) -> None:
+    """Print the least value that is known."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a text
+        opened = Opened("parquet", file.read())
+    (unit,) = opened.scan.units
+    bounds = opened.kind.bounds(opened.file, opened.scan.meta, unit, ["v"])["v"]
+    least = None if bounds.least is None else str(bounds.least)
+    try:
+        sys.stdout.write(json.dumps([least, opened.read()["v"].to_pylist()]))
+    except SourceFormatError as error:
+        sys.stdout.write(json.dumps([least, str(error)]))
+
+
+def test_bounds_that_are_too_short_are_not_looked_at(tmp_path: Path) -> None:
+    """Reading the rows is an error then, as any."""
+    least, most = 0x1122334455667788, 0x1122334455667799
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"v": [least, most]}), path)
+    assert _in_child(_try_bounds, str(path)) == [str(least), [least, most]]
+    data = path.read_bytes()
+    footer = short = _footer(data)
+    for value in (least, most):
+        short = short.replace(b"\x08" + value.to_bytes(8, "little"), b"\x01" + bytes([value & 127]))
+    assert len(short) == len(footer) - 4 * 7
+    path.write_bytes(data[: -8 - len(footer)] + short + len(short).to_bytes(4, "little") + b"PAR1")
+    assert _in_child(_try_bounds, str(path)) == [None, "a.parquet, row group 0: " + _ENDED]
+
+
+def test_statistics_of_honest_files_are_all_looked_at() -> None:
+    """Of other writers too, so that filters leave out what they can."""
+    files: list[bytes] = []
+    for options in ({}, {"write_page_index": True}, {"compression": "zstd", "version": "1.0"}):
+        sink = io.BytesIO()
+        pq.write_table(_TABLE, sink, row_group_size=7, **options)
+        files.append(sink.getvalue())
+    for folder, _, names in os.walk(f"{_DATA}/data/parquet"):
+        for name in names:
+            with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123 - a text
+                files.append(file.read())
+    count = 0
+    for data in filter(lambda data: data[-4:] == b"PAR1", files):
+        metadata, footer = pq.read_metadata(io.BytesIO(data)), _footer(data)
+        for group in range(metadata.num_row_groups):
+            for at in range(metadata.num_columns):
+                chunk = metadata.row_group(group).column(at)
+                assert are_sound(footer, chunk, metadata.schema.column(at))
+                count += 1
+    assert count > 1000
