@@ -13,7 +13,7 @@ import numpy as np
 from streaming_core._columns import Columns, iterate_rows
 from streaming_core._format import gather, gather_none
 from streaming_core.errors import StreamingError
-from streaming_reader._batch import Mixed, as_format, slices
+from streaming_reader._batch import Mixed, as_format
 from streaming_reader._fetch import BUDGET_BYTES, Fetcher
 from streaming_reader._located import Located, compact, first_uses
 from streaming_reader._ranged import Announced, Forerun
@@ -194,12 +194,8 @@ class Feed:
                 self.count("samples", 1)
                 yield sample
 
-    def batches(
-        self, size: int, *, drop_last: bool = False, cut: Callable[[Columns, int], Any] = slices
-    ) -> Iterator[Any]:
+    def batches(self, size: int, *, drop_last: bool = False) -> Iterator[Batch]:
         """Yield batches of `size` samples, the last of which may be smaller.
-
-        `cut` makes them of more, whose columns are the same; they may be whatever has a length.
 
         Small ones are decoded several at a time, and are then parts of the same memory: about
         4 MiB, which live until the last of them is gone. Those before a shard or sample that cannot
@@ -215,7 +211,7 @@ class Feed:
                 count = total if count == total else min(total, max(size, count // size * size))
                 if drop_last and count < size:
                     return
-                for batch in self._decoded(coming.part(0, count), size, cut):
+                for batch in self._decoded(coming.part(0, count), size):
                     if drop_last and len(batch) < size:
                         return
                     self.count("samples", len(batch))
@@ -227,9 +223,7 @@ class Feed:
                 return
             together = min(most, 2 * together)
 
-    def _decoded(
-        self, located: Located, size: int, cut: Callable[[Columns, int], Any]
-    ) -> Iterator[Any]:
+    def _decoded(self, located: Located, size: int) -> Iterator[Batch]:
         """Yield the batches of some samples, decoded together if that can be."""
         if len(located) > size and (self._source.uniform or self._source.unified):
             try:
@@ -238,7 +232,8 @@ class Feed:
                 pass  # one of them is broken: those before it are not
             else:
                 self.count("bytes_used", columns.nbytes)
-                yield from cut(columns, size)
+                for start in range(0, len(located), size):
+                    yield columns.slice(start, start + size)
                 return
         for start in range(0, len(located), size):
             batch = self._timed(decode_any, located.part(start, start + size), copy=True)

@@ -1,14 +1,7 @@
 """Finished batches: columns of samples as rows, dicts, arrays, tensors or Arrow tables."""
 
 from streaming_reader._batch._arrow import to_arrow
-from streaming_reader._batch._formats import (
-    BatchFormat,
-    arrow_slices,
-    as_format,
-    check_format,
-    slices,
-    to_dict,
-)
+from streaming_reader._batch._formats import BatchFormat, as_format, check_format, to_dict
 from streaming_reader._batch._jax import to_jax
 from streaming_reader._batch._mixed import Batch, Mixed
 from streaming_reader._batch._numpy import Offsets, Padded, RaggedForm, to_numpy
@@ -22,13 +15,11 @@ __all__ = [
     "Offsets",
     "Padded",
     "RaggedForm",
-    "arrow_slices",
     "as_format",
     "batched_rows",
     "check_format",
     "made_as_format",
     "rows_as_format",
-    "slices",
     "to_arrow",
     "to_dict",
     "to_jax",

@@ -12,12 +12,10 @@ from streaming_reader._batch._numpy import RaggedForm, to_numpy
 from streaming_reader._batch._torch import to_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streaming_core._columns import Columns
     from streaming_reader._batch._mixed import Batch
 
-__all__ = ["BatchFormat", "arrow_slices", "as_format", "check_format", "slices", "to_dict"]
+__all__ = ["BatchFormat", "as_format", "check_format", "to_dict"]
 
 BatchFormat: TypeAlias = Literal["torch", "numpy", "jax", "arrow", "dict", "rows"]
 """What a batch is: a dict of tensors, of arrays (two ways) or of lists, an Arrow table, or rows."""
@@ -36,26 +34,6 @@ def to_dict(columns: Columns) -> dict[str, list[Any]]:
         {'x': [1, 2]}
     """
     return {name: list(column.to_list()) for name, column in columns.columns.items()}
-
-
-def slices(columns: Columns, size: int) -> Iterator[Any]:
-    """Yield the samples, `size` at a time."""
-    for start in range(0, len(columns), size):
-        yield columns.slice(start, start + size)
-
-
-def arrow_slices(columns: Columns, size: int) -> Iterator[Any]:
-    """Yield Arrow tables of `size` samples each, made at once: much cheaper where they are small.
-
-    Where that fails they come as `slices`, so that only the one that is to blame does.
-    """
-    try:
-        table = to_arrow(columns)
-    except SchemaError:
-        yield from slices(columns, size)
-        return
-    for start in range(0, len(columns), size):
-        yield table.slice(start, size)
 
 
 def check_format(format: str, ragged: str = "list") -> None:

@@ -6,21 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streaming_core._columns import Columns
-from streaming_reader._batch import (
-    Mixed,
-    arrow_slices,
-    as_format,
-    check_format,
-    made_as_format,
-    rows_as_format,
-    slices,
-)
+from streaming_reader._batch import as_format, check_format, made_as_format, rows_as_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming_reader._batch import BatchFormat, RaggedForm
+    from streaming_reader._batch import Batch, BatchFormat, RaggedForm
     from streaming_reader._feed import Feed
     from streaming_reader._pipeline._transforms import Transforms
 
@@ -72,20 +63,14 @@ class Assembly:
         With `lent`, large bytes may come as views that are valid until the next batch.
         """
         with feed:
-            # What is sent to another process must not take along what it is a slice of.
-            is_plain = self.collate is None and self.transforms is None
-            in_arrow = self.batch_format == "arrow" and is_plain and not lent
-            cut = arrow_slices if in_arrow else slices
-            for columns in feed.batches(size, drop_last=drop_last, cut=cut):
+            for columns in feed.batches(size, drop_last=drop_last):
                 users, began = _Users(), time.perf_counter_ns()
                 batch = self._of_columns(columns, users, lent=lent)
                 feed.count("transform_ns", users.ns)
                 feed.count("format_ns", time.perf_counter_ns() - began - users.ns)
                 yield batch, len(columns)
 
-    def _of_columns(self, columns: Any, users: _Users, *, lent: bool) -> Any:  # noqa: ANN401 - as the format says
-        if not isinstance(columns, Columns | Mixed):
-            return columns
+    def _of_columns(self, columns: Batch, users: _Users, *, lent: bool) -> Any:  # noqa: ANN401 - as the format says
         transforms = self.transforms
         if self.collate is not None or (transforms is not None and transforms.changes_rows):
             return self._of_rows(columns.rows(), users)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from streaming_core import MDSWriter, Stream, StreamingDataLoader, StreamingDataset
-from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,29 +202,3 @@ def test_two_files_of_one_kind_mix_as_fast_columns(tmp_path: Path) -> None:
     for batch in _dataset(parquet, mds).batches(16, batch_format="numpy"):
         for i, text in zip(batch["i"].tolist(), batch["t"], strict=True):
             assert text == texts[i % 4]
-
-
-def test_small_arrow_batches_are_parts_of_one_and_those_of_workers_are_not(tmp_path: Path) -> None:
-    """Cutting is cheap here; what travels does not take along what it is a part of."""
-    path = _write(tmp_path / "a.parquet", x=range(20_000), s=["some text"] * 20_000)
-    dataset = StreamingDataset(streams=[Stream(remote=str(path))], batch_size=100, shuffle=True)
-    here = list(dataset.batches(100, batch_format="arrow"))
-    assert sorted(pa.concat_tables(here).column("x").to_pylist()) == list(range(20_000))
-    assert {len(batch) for batch in here} == {100}
-    loader = StreamingDataLoader(dataset, batch_size=100, num_workers=2, batch_format="arrow")
-    sent = list(loader)
-    assert sorted(pa.concat_tables(sent).column("x").to_pylist()) == list(range(20_000))
-    assert all(batch.get_total_buffer_size() < 3 * batch.nbytes for batch in sent)
-    assert {batch.schema for batch in (*here, *sent)} == {here[0].schema}
-
-
-def test_values_without_an_arrow_type_are_told_at_their_batch(tmp_path: Path) -> None:
-    """Those before come."""
-    rows = [{"x": i, "v": i if i < 55 else "text"} for i in range(100)]
-    mds = _mds(tmp_path / "mds", {"x": "int64", "v": "pkl"}, rows)
-    dataset = StreamingDataset(local=str(mds), batch_size=10, allow_unsafe_types=True)
-    batches = dataset.batches(10, batch_format="arrow")
-    for _ in range(5):
-        assert len(next(batches)) == 10
-    with pytest.raises(SchemaError, match="column 'v'"):
-        next(batches)
