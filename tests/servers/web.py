@@ -134,7 +134,8 @@ class WebServer:
     def __exit__(self, *_: object) -> None:
         self._tcp.end()
         deadline = time.monotonic() + _STOP_SECONDS
-        for thread in [*self._tcp.hang_up(), self._thread]:
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        for thread in self._tcp.hang_up():  # no more come now
             thread.join(max(0.0, deadline - time.monotonic()))
         self._tcp.server_close()
 
@@ -222,9 +223,9 @@ class _Listener(ThreadingTCPServer):
             name="web-connection",
             daemon=True,
         )
-        with self._guard:
+        with self._guard:  # whoever is told of the thread may wait for its end
             self._open[request] = thread
-        thread.start()
+            thread.start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         request.settimeout(_IO_SECONDS)
