@@ -103,15 +103,7 @@ def resume_then_set_epoch(data: Path, work: Path) -> Found:
 # --- ranks ----------------------------------------------------------------------------------------
 
 
-def accelerate(data: Path, work: Path) -> Found:
-    found = launch(SIDE, "accelerate_rank", data, work)
-    return rows([i for ids in found for i in ids], range(1000))
-
-
-def accelerate_rank(data: Path, work: Path) -> list[int]:
-    from accelerate import Accelerator
-
-    accelerator = Accelerator()
+def _prepared_ids(accelerator: Any, data: Path) -> list[int]:
     loader, _ = _made(
         data / "small",
         num_ranks=accelerator.num_processes,
@@ -122,6 +114,17 @@ def accelerate_rank(data: Path, work: Path) -> list[int]:
     found = _ids(accelerator.prepare(loader))
     accelerator.end_training()
     return found
+
+
+def accelerate(data: Path, work: Path) -> Found:
+    found = launch(SIDE, "accelerate_rank", data, work)
+    return rows([i for ids in found for i in ids], range(1000))
+
+
+def accelerate_rank(data: Path, work: Path) -> list[int]:
+    from accelerate import Accelerator
+
+    return _prepared_ids(Accelerator(), data)
 
 
 def accelerate_without_dispatch(data: Path, work: Path) -> Found:
@@ -132,17 +135,8 @@ def accelerate_without_dispatch(data: Path, work: Path) -> Found:
 def accelerate_without_dispatch_rank(data: Path, work: Path) -> list[int]:
     from accelerate import Accelerator, DataLoaderConfiguration
 
-    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=False))
-    loader, _ = _made(
-        data / "small",
-        num_ranks=accelerator.num_processes,
-        rank=accelerator.process_index,
-        split_rows=100,
-        columns=["id"],
-    )
-    found = _ids(accelerator.prepare(loader))
-    accelerator.end_training()
-    return found
+    config = DataLoaderConfiguration(dispatch_batches=False)
+    return _prepared_ids(Accelerator(dataloader_config=config), data)
 
 
 def _batches_by_rank(place: Path, ranks: int, **given: Any) -> list[int]:

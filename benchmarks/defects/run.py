@@ -136,7 +136,7 @@ def _one(side: Side, name: str, folder: Path) -> Found:
 
 def _short(text: str, folder: Path) -> str:
     """Return a text without what differs from run to run, and not too long for a table."""
-    text = text.replace(str(folder / "data"), "data").replace(str(folder), "work")
+    text = text.replace(str(folder / "data"), "data").replace(str(folder), "scratch")
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", text)
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "…", text)
     text = re.sub(r"\b\d{18,}\b", "…", text)  # what pyiceberg calls a snapshot
