@@ -7,12 +7,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := streaming_core/streaming_core writer/streaming_writer reader/streaming_reader
 CODE := streaming_core writer reader tests $(wildcard conftest.py benchmarks examples)
-PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint constraints.txt
+# uv installs in half a minute what takes pip four. A folder of wheels set for pip serves it too.
+INSTALL := UV_FIND_LINKS="$${UV_FIND_LINKS-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet \
+	--python $(BIN)/python --constraint constraints.txt
 # Stamps say that .venv holds what these two files ask for.
 DEV := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
 PYTEST_ARGS ?= --numprocesses auto --dist loadgroup
+PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
+SERVERS = @PYTHON=$(BIN)/python tests/servers/install.sh
+# What needs none of this, and one test of each kind that does.
+DEFAULT_TESTS := not (process or kill or server or framework or bench or slow or soak) or essential
 
 .PHONY: help
 help: ## list the verbs
@@ -24,17 +29,35 @@ demo: $(DEV) ## write a data set, check it, train from it, kill and resume
 	$(BIN)/python examples/train.py
 
 .PHONY: test
-test: $(DEV) servers ## run all tests and the doctests of the packages
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(DEV) ## run the tests that answer in minutes, and the doctests of the packages
+	$(SERVERS) azurite nginx
+	$(PYTEST) -m "$(DEFAULT_TESTS)"
+
+.PHONY: test-rest
+test-rest: $(DEV) servers ## run what `make test` leaves out, and property tests with more examples
+	$(PYTEST) -m "not soak and (not ($(DEFAULT_TESTS)) or hypothesis)" --hypothesis-profile=full
 
 .PHONY: test-all
-test-all: $(DEV) ## test, and also against Ceph's gateway and Swift, which are installed for it
-	@PYTHON=$(BIN)/python tests/servers/install.sh nginx sshd azurite localstack ceph swift
-	$(BIN)/python -m pytest $(PYTEST_ARGS) --all-servers
+test-all: $(DEV) servers ## run all tests, in one go
+	$(PYTEST) -m "not soak" --hypothesis-profile=full
+
+.PHONY: soak
+soak: $(DEV) ## run for hours: large conversions, long training, kills at random
+	$(BIN)/python -m pytest -m soak --timeout=0 -s
+
+.PHONY: coverage
+coverage: $(DEV) servers ## compare what the default tests and all tests run of the packages
+	rm -rf .coverage-data && mkdir .coverage-data
+	-COVERAGE_FILE=$(CURDIR)/.coverage-data/default $(BIN)/coverage run -m pytest $(PYTEST_ARGS) -q -m "$(DEFAULT_TESTS)"
+	-COVERAGE_FILE=$(CURDIR)/.coverage-data/all $(BIN)/coverage run -m pytest $(PYTEST_ARGS) -q -m "not soak" --hypothesis-profile=full
+	@for suite in default all; do \
+	  COVERAGE_FILE=$(CURDIR)/.coverage-data/$$suite $(BIN)/coverage combine --quiet && \
+	  echo "$$suite: $$(COVERAGE_FILE=$(CURDIR)/.coverage-data/$$suite $(BIN)/coverage report --format=total) %"; \
+	done
 
 .PHONY: servers
 servers: $(DEV) ## install the servers that tests run against, as far as this machine allows
-	@PYTHON=$(BIN)/python tests/servers/install.sh
+	$(SERVERS) nginx sshd azurite localstack ceph swift strace
 
 .PHONY: check
 check: ## everything that gates a change: lint, types, layers, test
@@ -42,6 +65,7 @@ check: ## everything that gates a change: lint, types, layers, test
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory layers
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-rest
 
 .PHONY: lint
 lint: $(DEV) ## ruff's rules and its format
@@ -90,10 +114,14 @@ $(BIN)/python:
 	done; \
 	echo "no Python of at least 3.11 found; name one: make PYTHON=/path/to/python3 ..." >&2; exit 1
 
-$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+$(BIN)/uv: constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt uv
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/uv
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/uv
 	$(INSTALL) --editable '.[docs]'
 	@touch $@

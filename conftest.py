@@ -2,35 +2,79 @@
 
 from __future__ import annotations
 
+import multiprocessing.process
 import os
+import signal
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+
+# Both profiles repeat the same examples in CI and have no deadline per example: that would measure
+# the machine. The test's timeout ends a hang.
+_SLOW_IS_FINE: Final = [HealthCheck.too_slow]
+settings.register_profile(
+    "quick", deadline=None, derandomize=True, max_examples=20, suppress_health_check=_SLOW_IS_FINE
+)
+settings.register_profile(
+    "full",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=200,
+    suppress_health_check=_SLOW_IS_FINE,
+)
+settings.load_profile("quick")
+
+# Any of these on a test says that it may start processes.
+_MAY_START_PROCESSES: Final = {"process", "kill", "server", "framework", "bench"}
+_STARTS_A_PROCESS: Final = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that `make test-all` gives."""
-    what = "also run what needs the servers that only `make test-all` installs"
-    parser.addoption("--all-servers", action="store_true", help=what)
+class _Needs:
+    """Which needs the running test has shown so far."""
+
+    def __init__(self) -> None:
+        self.shown: set[str] = set()
+
+    def observe(self, event: str, args: tuple[Any, ...]) -> None:
+        """Note the event if it starts or kills a process."""
+        if event in _STARTS_A_PROCESS:
+            self.shown.add("process")
+        elif event == "os.kill" and args[1] == signal.SIGKILL:
+            self.shown.add("kill")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Add the marker of tests that wait for the option."""
-    config.addinivalue_line("markers", "all_servers: runs with --all-servers only")
+_needs = _Needs()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what was not asked for, and say how it is."""
-    if config.getoption("--all-servers"):
-        return
-    skip = pytest.mark.skip(reason="its server takes long to install; `make test-all` runs it")
-    for item in items:
-        if item.get_closest_marker("all_servers"):
-            item.add_marker(skip)
+def pytest_configure() -> None:
+    """Observe which tests start processes, whichever way they do."""
+    sys.addaudithook(_needs.observe)
+    start = multiprocessing.process.BaseProcess.start
+
+    def observed(process: multiprocessing.process.BaseProcess) -> None:
+        _needs.shown.add("process")  # spawned ones raise no audit event
+        start(process)
+
+    multiprocessing.process.BaseProcess.start = observed  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that starts or kills processes and does not carry the marker for it."""
+    _needs.shown.clear()
+    result = yield
+    markers = {mark.name for mark in item.iter_markers()}
+    if "kill" in _needs.shown and "kill" not in markers:
+        pytest.fail("this test kills a process: mark it with `pytest.mark.kill`", pytrace=False)
+    if "process" in _needs.shown and not markers & _MAY_START_PROCESSES:
+        pytest.fail("this test starts a process: mark it with `pytest.mark.process`", pytrace=False)
+    return result
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+
 RUN = Path(__file__).resolve().parents[2] / "benchmarks/run.py"
 SCENARIOS = ("write-ints", "write-tokens", "write-blobs")
 
@@ -27,7 +29,7 @@ class Outcome(NamedTuple):
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would, in a process of its own."""
     return subprocess.run(
-        [sys.executable, RUN, *arguments], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, RUN, *arguments], capture_output=True, text=True, check=False
     )
 
 

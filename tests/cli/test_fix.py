@@ -50,8 +50,15 @@ def test_a_missing_index_is_rebuilt_byte_for_byte(
     assert (folder / "index.json").read_bytes() == wanted
 
 
-@pytest.mark.parametrize("writer", [CSVWriter, JSONWriter, MDSWriter, XSVWriter])
-@pytest.mark.parametrize("compression", [None, "br", "bz2:1", "gz:6", "snappy", "zstd:5"])
+@pytest.mark.parametrize(
+    ("writer", "compression"),
+    [
+        *((MDSWriter, name) for name in (None, "br", "bz2:1", "gz:6", "snappy", "zstd:5")),
+        *((JSONWriter, name) for name in (None, "br", "snappy")),
+        *((CSVWriter, name) for name in (None, "bz2:1", "zstd:5")),
+        *((XSVWriter, name) for name in (None, "gz:6")),
+    ],
+)
 def test_what_we_wrote_is_rebuilt_byte_for_byte(
     cli: Run, tmp_path: Path, writer: Any, compression: str | None
 ) -> None:

@@ -62,6 +62,25 @@ def test_numbers_of_golden_data_sets_are_those_of_the_index(
     assert all(column["example"] is not None for column in schema["columns"])
 
 
+def test_a_missing_place_is_one_line_of_every_command(cli: Run, tmp_path: Path) -> None:
+    """The error says what is missing and its kind, on standard error, with exit code 2."""
+    for command in ("inspect", "head", "verify", "merge"):
+        result = cli(command, tmp_path / "nowhere")
+        assert (result.exit_code, result.stdout) == (2, ""), command
+        assert result.stderr.startswith("error [index-missing]: "), command
+        assert "nowhere does not exist" in result.stderr, command
+        assert result.stderr.count("\n") == 1, command
+
+
+def test_json_is_one_document(cli: Run, golden: Path) -> None:
+    """A script can parse the whole of standard output of `inspect` and `verify`."""
+    for command in ("inspect", "verify"):
+        result = cli(command, golden / "mds_zstd", "--json")
+        assert (result.exit_code, result.stderr) == (0, ""), command
+        assert result.stdout.count("\n") == 1, command
+        assert json.loads(result.stdout)["url"] == (golden / "mds_zstd").as_uri(), command
+
+
 def test_people_see_columns_sizes_and_values(cli: Run, golden: Path) -> None:
     """The tables name each column with its encoding, its size and the first sample's value."""
     result = cli("inspect", golden / "mds_zstd")

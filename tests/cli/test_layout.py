@@ -90,6 +90,7 @@ def test_the_command_says_it_of_real_files(cli: Run, tmp_path: Path) -> None:
     assert "2 (at most 2) rows" in shown
 
 
+@pytest.mark.slow
 def test_a_large_compressed_text_is_told(cli: Run, tmp_path: Path) -> None:
     """As nobody can begin in its middle."""
     line = json.dumps({"text": "x" * 4000}) + "\n"

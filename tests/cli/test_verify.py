@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.profiles import examples
 
 from streaming_core import JSONWriter, MDSWriter, merge_index, open_store
 from streaming_core.cli._verify import verify_place
@@ -94,7 +95,10 @@ def test_problems_of_different_kinds_are_all_found(cli: Run, written: Path) -> N
 
 
 @given(position=st.integers(0, 10**6), bit=st.integers(0, 7), shard=st.integers(0, 2))
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 def test_any_flipped_bit_is_found(written: Path, position: int, bit: int, shard: int) -> None:
     """With a file of sums, no single changed bit of any shard goes unseen."""
     file = written / f"shard.{shard:05d}.mds"

@@ -193,6 +193,7 @@ DataParallelTrainer(
 """
 
 
+@pytest.mark.framework
 @pytest.mark.parametrize("version", ["0", "1"])
 def test_real_training_functions_find_their_ranks(tmp_path: Path, version: str) -> None:
     """Two of them, in either version of Ray Train; the driver is none."""
@@ -205,7 +206,7 @@ def test_real_training_functions_find_their_ranks(tmp_path: Path, version: str) 
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     for rank in (0, 1):

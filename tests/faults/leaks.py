@@ -71,7 +71,7 @@ def main() -> None:
     for number, way in enumerate(ways):
         way(root, number)
     before = _state()
-    for number in range(len(ways), 200):
+    for number in range(len(ways), 80):
         ways[number % len(ways)](root, number)
     print(json.dumps([before, _state()]))  # noqa: T201 - for the test
 

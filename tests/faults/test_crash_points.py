@@ -6,14 +6,14 @@ from shutil import copytree
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.forks import Inject, Server, why_no_strace
+from tests.faults.forks import Inject, Server
 from tests.faults.jobs import JOBS, check_consistent, tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(bool(why_no_strace()), reason=why_no_strace())
+pytestmark = [pytest.mark.kill, pytest.mark.process]
 
 _CALLS = ("fsync", "mkdir", "rename", "rmdir", "unlink", "write")
 _MOST = 40

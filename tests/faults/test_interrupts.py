@@ -87,16 +87,19 @@ def _interrupted(act: Callable[[], None], line: int) -> bool:
     ids=["mixed", "packed", "inferred"],
 )
 @pytest.mark.parametrize("write", [_rows, _batch])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_who_catches_an_interrupt_gets_all_other_samples_or_an_error(
     samples: list[dict[str, Any]],
     columns: dict[str, str] | None,
     write: Callable[[MDSWriter, list[dict[str, Any]]], None],
+    stride: int,
 ) -> None:
-    """At each line in turn: either finish fails and leaves no index, or only that call's are out.
+    """Either finish fails and leaves no index, or only the samples of that call are out.
 
+    The interrupt comes at each line in turn, or at every seventh.
     Each sample of the interrupted calls may be in or out; those before and after are all in.
     """
-    step = 1 if columns else 5  # many lines look at the values of the first samples
+    step = stride if columns else 5 * stride  # many lines look at the values of the first samples
     line = finished = failed = 0
     was_hit = True
     while was_hit:

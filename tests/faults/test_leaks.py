@@ -14,8 +14,9 @@ from tests.faults.jobs import JOBS
 _HOME = Path(__file__).parents[2]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks into /proc")
-def test_two_hundred_writers_leave_no_thread_descriptor_or_file(tmp_path: Path) -> None:
+def test_many_writers_leave_no_thread_descriptor_or_file(tmp_path: Path) -> None:
     """Finished, aborted, failed and refused ones: the process is afterwards as it was before."""
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
@@ -34,6 +35,7 @@ def test_two_hundred_writers_leave_no_thread_descriptor_or_file(tmp_path: Path) 
     assert not [path for path in tmp_path.rglob(".*") if path.name.endswith(".tmp")]
 
 
+@pytest.mark.kill
 @pytest.mark.skipif(os.name == "nt", reason="kills")
 def test_a_killed_writer_leaves_nothing_outside_its_output(tmp_path: Path) -> None:
     """No lock file, no named shared memory, nothing in the temporary folder."""

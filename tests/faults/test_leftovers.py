@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.forks import Inject, Server, why_no_strace
+from tests.faults.forks import Inject, Server
 from tests.faults.jobs import COLUMNS, JOBS, SAMPLES, Tree, tree
 
 from streaming_core import MDSWriter
@@ -43,7 +43,8 @@ def _stopped(root: Path) -> None:
         raise _StopError
 
 
-@pytest.mark.skipif(bool(why_no_strace()), reason=why_no_strace())
+@pytest.mark.kill
+@pytest.mark.process
 def test_a_deletion_that_was_killed_leaves_nothing_to_go_on_with(
     tmp_path: Path, wanted: Tree
 ) -> None:

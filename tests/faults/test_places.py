@@ -48,6 +48,7 @@ def _remount(folder: Path, options: str) -> None:
     subprocess.run(command, check=True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("small", "large"), [("size=32k", "size=1m"), ("nr_inodes=8", "nr_inodes=99")]
 )
@@ -69,6 +70,7 @@ def test_a_full_disk_is_named_and_resume_goes_on_once_it_has_room(
     assert tree(tmp_path / "disk") == wanted
 
 
+@pytest.mark.process
 def test_a_script_on_a_full_disk_ends_with_an_error(tmp_path: Path, mount: Mount) -> None:
     """Whoever looks at nothing but the exit status learns of it."""
     mount(tmp_path / "disk", "size=16k")
@@ -88,6 +90,7 @@ def test_a_script_on_a_full_disk_ends_with_an_error(tmp_path: Path, mount: Mount
     assert "ENOSPC" in done.stderr
 
 
+@pytest.mark.process
 def test_a_file_system_that_becomes_read_only_is_named(tmp_path: Path, mount: Mount) -> None:
     """The kernel does that after errors; going on after a repair gives the whole."""
     _JOB.run(tmp_path / "whole")
@@ -109,6 +112,7 @@ def test_a_file_system_that_becomes_read_only_is_named(tmp_path: Path, mount: Mo
     assert tree(tmp_path / "disk") == tree(tmp_path / "whole")
 
 
+@pytest.mark.process
 def test_a_parent_that_is_read_only_is_named(tmp_path: Path, mount: Mount) -> None:
     """The folder cannot even be made."""
     mount(tmp_path / "disk", "size=1m")
@@ -135,6 +139,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused_and_kept(tmp_path: Path, pla
     assert (tmp_path / place).read_text() == "mine"
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     os.name == "nt" or os.geteuid() != 0, reason="only root can become another user"
 )
@@ -182,6 +187,7 @@ def test_a_shard_that_is_removed_meanwhile_is_missed(tmp_path: Path) -> None:
     assert not (tmp_path / "out/index.json").exists()
 
 
+@pytest.mark.process
 def test_a_folder_that_others_write_to_after_its_removal_is_theirs(tmp_path: Path) -> None:
     """The writer whose folder was removed does not write into the new one of the same name."""
     first = _opened(tmp_path)

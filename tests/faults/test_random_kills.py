@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and kills")
+pytestmark = [
+    pytest.mark.kill,
+    pytest.mark.skipif(os.name == "nt", reason="forks and kills"),
+]
 
 _KILLS = 9
 """For each of the seven kinds of conversion, 63 in all."""
@@ -28,7 +31,11 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(
-    "name", ["rows", "rows-zstd", "batches", "batches-zstd", "append", "part", "pair"]
+    "name",
+    [
+        pytest.param("rows", marks=pytest.mark.essential),
+        *("rows-zstd", "batches", "batches-zstd", "append", "part", "pair"),
+    ],
 )
 def test_a_conversion_killed_again_and_again_ends_as_if_it_never_was(
     tmp_path: Path, server: Server, name: str

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.faults.jobs import COLUMNS
+from tests.profiles import examples
 
 from streaming_core import MDSWriter, load_index, merge_index, open_store
 from streaming_core._read import SUMS, iterate_samples, parse_sums
@@ -190,4 +191,4 @@ def _read(folder: Path) -> Samples:
 
 
 TestWriterMachine = WriterMachine.TestCase
-TestWriterMachine.settings = settings(max_examples=60, stateful_step_count=25)
+TestWriterMachine.settings = settings(max_examples=examples(60), stateful_step_count=25)

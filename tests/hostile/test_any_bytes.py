@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from tests.core.format.mds.making import make_shard, of_record, of_value, opened, promised
 from tests.core.format.mds.values import VALUES, picture
+from tests.profiles import examples
 
 from streaming_core._format._mds import MDSColumns, mds_encodings
 from streaming_core.errors import ShardCorruptError
@@ -48,6 +49,7 @@ def changed(draw: st.DrawFn, good: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
+@settings(max_examples=examples(100))
 @given(data=st.binary(max_size=64))
 def test_any_bytes_are_a_value_or_an_error(encoding: str, data: bytes) -> None:
     """No decoder passes on an error of its own."""
@@ -57,6 +59,7 @@ def test_any_bytes_are_a_value_or_an_error(encoding: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", sorted(name for name in VALUES if name != "pkl"))
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_changed_values_are_values_or_errors(encoding: str, data: st.DataObject) -> None:
     """Nearly good bytes reach further into a decoder than noise does."""

@@ -63,6 +63,8 @@ def warm_up() -> None:
         assert list(fetch_shard(store, zipped)) == list(opened(info, raw)) == [{"a": 5}]
 
 
+@pytest.mark.process
+@pytest.mark.essential
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's memory limits")
 def test_bombs_are_refused_under_a_memory_limit(tmp_path: Path) -> None:
     """No codec expands 64 MiB of zeros where the index promises less, in a process of 24 MiB."""
@@ -75,7 +77,7 @@ def test_bombs_are_refused_under_a_memory_limit(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
         env={**os.environ, "MALLOC_ARENA_MAX": "1"},
     )

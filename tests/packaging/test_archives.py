@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.packaging.conftest import Archives
 
-pytestmark = pytest.mark.xdist_group("archives")
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("archives")]
 
 PACKAGE_NAMES = ("streaming_core", "streaming_reader", "streaming_writer")
 OUTER_FOLDERS = ("streaming_core", "writer", "reader")

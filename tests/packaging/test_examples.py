@@ -44,7 +44,17 @@ def test_the_pages_were_found() -> None:
     assert "docs/tutorials/first-dataset.md" in SCRIPTS
 
 
-@pytest.mark.parametrize("page", sorted(SCRIPTS))
+# Pages that start quickly: they neither train nor start processes of their own.
+_SLOW = re.compile(r"torch|DataLoader|StreamingDataset|create_dataloader|multiprocessing|Executor")
+CASES = [
+    pytest.param(page, marks=() if _SLOW.search(script) else pytest.mark.essential)
+    for page, script in sorted(SCRIPTS.items())
+]
+
+
+@pytest.mark.process
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("page", CASES)
 def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     """The blocks of a page are one program, which runs in an empty folder without an error."""
     script = tmp_path / "page" / "script.py"
@@ -59,6 +69,5 @@ def test_python_blocks_run(page: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
     )
     assert done.returncode == 0, f"{page} (line numbers are the page's)\n{done.stderr}"

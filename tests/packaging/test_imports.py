@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -37,49 +38,58 @@ OPTIONAL = {
 BASE = {"filelock", "msgspec", "numpy", "xxhash", "zstandard"}
 
 
-def _loaded(statement: str) -> set[str]:
-    """Return the top-level modules that a fresh interpreter holds after `statement`."""
-    code = f"import sys; {statement}; import json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    names: list[str] = json.loads(done.stdout)
-    return {name.partition(".")[0] for name in names}
-
-
-def test_the_facade_loads_the_standard_library_only() -> None:
-    """`import streaming_core` brings neither numpy nor any other package."""
-    extra = _loaded("import streaming_core") - _loaded("pass")
-    assert "streaming_core" in extra
-    assert extra - set(sys.stdlib_module_names) == {"streaming_core"}
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "from streaming_core import load_index",
-        "from streaming_core import open_store",
-        "from streaming_core import MDSWriter",
-        "from streaming_core import mds_encodings",
-        "import streaming_reader",
-        "import streaming_writer",
-    ],
+FACADE = "import streaming_core"
+FEATURES = (
+    "from streaming_core import load_index",
+    "from streaming_core import open_store",
+    "from streaming_core import MDSWriter",
+    "from streaming_core import mds_encodings",
+    "import streaming_reader",
+    "import streaming_writer",
 )
-def test_base_features_load_no_optional_dependency(statement: str) -> None:
-    """What the base offers works, and starts, without any extra."""
-    loaded = _loaded(statement)
-    assert not loaded & OPTIONAL
-    assert loaded & {"streaming_core", "streaming_reader"}
+# Each statement runs in a child that is forked before anything is imported.
+_LOADED = """
+import json, os, sys
+for statement in sys.argv[1:]:
+    if os.fork() == 0:
+        exec(statement)
+        print(json.dumps(sorted(sys.modules)), flush=True)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0, statement
+"""
 
 
+def _loaded(*statements: str) -> list[set[str]]:
+    """Return the top-level modules that a fresh interpreter holds after each statement alone."""
+    command = [sys.executable, "-c", _LOADED, *statements]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines: list[list[str]] = [json.loads(line) for line in done.stdout.splitlines()]
+    return [{name.partition(".")[0] for name in names} for names in lines]
+
+
+@pytest.mark.process
+@pytest.mark.essential
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_features_load_what_they_need_and_no_optional_dependency() -> None:
+    """`import streaming_core` brings no package at all, what the base offers needs no extra."""
+    plain, facade, *loaded = _loaded("pass", FACADE, *FEATURES)
+    assert "streaming_core" in facade
+    assert (facade - plain) - set(sys.stdlib_module_names) == {"streaming_core"}
+    wrong = {
+        statement: names & OPTIONAL
+        for statement, names in zip(FEATURES, loaded, strict=True)
+        if names & OPTIONAL or not names & {"streaming_core", "streaming_reader"}
+    }
+    assert not wrong
+
+
+@pytest.mark.process
 def test_dir_lists_names_that_are_not_loaded_yet() -> None:
     """Completion in a shell shows the public names before their first use."""
     code = (
         "import streaming_core as s; print(set(s.__all__) <= set(dir(s)), 'MDSWriter' in vars(s))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 MAX_LINES = 400
 ROOT = Path(__file__).parents[2]
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    """Return the tree of a file, parsed once for all tests."""
+    return ast.parse(path.read_bytes())
 
 
 class Need(NamedTuple):
@@ -54,7 +61,7 @@ def _needs(path: Path) -> list[Need]:
 
     `extra` is None where it is no literal; in a module with rows `require` may take it from one.
     """
-    tree = ast.parse(path.read_bytes())
+    tree = _parsed(path)
     if not _takes_require(tree):
         return []
     rows = _rows(tree)
@@ -72,7 +79,7 @@ def _needs(path: Path) -> list[Need]:
 
 def _imports_otherwise(path: Path) -> bool:
     """Return whether a file gets at `_extras` in a way that `_takes_require` does not see."""
-    tree = ast.parse(path.read_bytes())
+    tree = _parsed(path)
     modules = {
         name
         for node in ast.walk(tree)
@@ -91,7 +98,7 @@ def test_require_is_imported_in_the_way_that_is_checked(sources: list[Path]) -> 
 
 def _assigns_all(path: Path) -> bool:
     """Return whether the module's top level assigns `__all__`."""
-    for node in ast.parse(path.read_bytes()).body:
+    for node in _parsed(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):

@@ -270,7 +270,7 @@ class _Shifted(StreamingDataset):
 
 
 @pytest.mark.parametrize("kind", [_Doubled, _Shifted])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_a_subclasss_own_samples_are_given(
     ids_folder: Path, kind: type[StreamingDataset], workers: int
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import shutil
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 import torch
+from tests.reader.waiting import Waits, until_idle
 from torch.utils.data import default_collate
 
 from streaming_core import JSONWriter, LocalDataset, MDSWriter, Stream, StreamingDataset
@@ -58,9 +58,10 @@ def test_no_more_is_fetched_than_what_comes_next(
     """A window of the whole order does not make the whole data set wanted at once."""
     dataset = StreamingDataset(remote=ids_folder, local=tmp_path / "local", batch_size=2)
     with _feed(_catalogue(dataset), [np.arange(101)], ahead=4) as feed:
+        feed._fetcher._changed = Waits()
         given: Iterator[Any] = feed.batches(2) if batches else feed.samples()
         next(given)
-        time.sleep(0.2)  # it would have fetched others by now
+        until_idle(feed._fetcher)
         there = len(list((tmp_path / "local").glob("*.mds")))
         most = (2 if batches else 64) + 4
         assert 1 <= there <= -(-most // _SHARD)
@@ -93,12 +94,13 @@ def test_batches_before_a_failed_shard_are_given(
     )
     for kind in ("batches", "samples", "ids"):
         with _feed(_catalogue(dataset), [np.arange(101)], ahead=101) as feed:
+            feed._fetcher._changed = Waits()
             given: Iterator[Any] = feed.batches(1) if kind == "batches" else feed.samples()
             if kind == "ids":
                 given = feed.ids()
             for _ in range(starts[gone]):
                 next(given)
-                time.sleep(0.01)  # for the fetch to fail before a group that needs it
+                until_idle(feed._fetcher)  # the fetch fails before a group that needs it
             with pytest.raises(ShardFetchError, match=f"shard.{gone:05d}"):
                 next(given)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from tests.reader.waiting import Waits, until_idle
 
 from streaming_core.errors import StoreError, WaitTimeoutError
 from streaming_reader._fetch import Fetcher
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from streaming_core._format import Shard
 
-_SOON = 30.0
+_SOON = 120.0
+
+
+def _watched(fetcher: Fetcher) -> Fetcher:
+    """Let `until_idle` see what the threads of a fetcher do."""
+    fetcher._changed = Waits()
+    return fetcher
 
 
 class _Shards:
@@ -82,10 +88,9 @@ def test_what_is_wanted_comes_and_what_is_local_is_warmed() -> None:
 def test_no_more_is_held_than_the_budget_allows() -> None:
     """Except one shard, and one that is waited for."""
     shards = _Shards()
-    fetcher = Fetcher(shards, timeout=_SOON, budget=25)
+    fetcher = _watched(Fetcher(shards, timeout=_SOON, budget=25))
     fetcher.want(range(5))
-    shards.until(lambda: len(shards.warmed) == 2)
-    time.sleep(0.05)  # it would have begun others by now
+    until_idle(fetcher)
     assert sorted(shards.began) == [0, 1]
     assert str(fetcher.get(4)) == "shard 4"  # not the next in order
     for shard in (0, 1, 2, 3):
@@ -155,7 +160,7 @@ def test_a_shard_evicted_while_it_waits_to_be_warmed_is_fetched_once() -> None:
     """It takes one place in the queue, and its weight is given back."""
     busy = tuple(range(4))
     shards = _Shards(local=(*busy, 9), held=busy)
-    fetcher = Fetcher(shards, timeout=_SOON, budget=100)
+    fetcher = _watched(Fetcher(shards, timeout=_SOON, budget=100))
     fetcher.want(busy)
     shards.until(lambda: len(shards.began) == 4)  # all threads are at it
     fetcher.want([9])
@@ -164,8 +169,8 @@ def test_a_shard_evicted_while_it_waits_to_be_warmed_is_fetched_once() -> None:
     for gate in shards.gates.values():
         gate.set()
     assert str(fetcher.get(9)) == "shard 9"
-    shards.until(lambda: 9 in shards.warmed)
-    time.sleep(0.05)  # it would have begun again by now
+    until_idle(fetcher)
+    assert 9 in shards.warmed
     assert shards.began.count(9) == 1
     assert fetcher._held == 0
     fetcher.close()
@@ -174,9 +179,9 @@ def test_a_shard_evicted_while_it_waits_to_be_warmed_is_fetched_once() -> None:
 def test_local_shards_are_warmed_a_few_ahead() -> None:
     """The others are opened when they are taken, and those make room for later ones."""
     shards = _Shards(local=tuple(range(500)))
-    fetcher = Fetcher(shards, timeout=_SOON)
+    fetcher = _watched(Fetcher(shards, timeout=_SOON))
     fetcher.want(range(500))
-    time.sleep(0.1)
+    until_idle(fetcher)
     first = sorted(shards.began)
     assert 1 < len(first) <= 64
     assert first == list(range(len(first)))
@@ -210,6 +215,7 @@ def test_a_shard_that_cannot_be_warmed_stops_nothing(
     fetcher.close()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_closing_in_a_forked_child_waits_for_nobody() -> None:
     """Even if a thread held the lock when the process forked, and with it forever."""
@@ -229,7 +235,7 @@ def test_closing_in_a_forked_child_waits_for_nobody() -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads, on purpose
         child = os.fork()
     if child == 0:  # pragma: no cover - in the child
-        signal.alarm(10)
+        signal.alarm(60)
         fetcher.close()
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch.utils.data._utils.worker as torch_worker
 from torch.utils.data import DataLoader, get_worker_info
 
 from streaming_core import Stream, StreamingDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 _CASES: list[dict[str, Any]] = json.loads(
@@ -34,32 +39,45 @@ def _tagged(sample: Any) -> tuple[int, int]:
     return (0 if info is None else info.id), int(sample["id"])
 
 
-def _ids(dataset: StreamingDataset, workers: int, *, processes: int) -> list[list[int]]:
-    """Return what each worker gives, in order."""
+def _by_processes(dataset: StreamingDataset, workers: int) -> list[list[int]]:
+    """Return what each worker process of a loader gives, in order."""
     found: list[list[int]] = [[] for _ in range(workers)]
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_size=None,
-        num_workers=processes,
+        num_workers=workers,
         collate_fn=_tagged,
-        multiprocessing_context="fork" if processes else None,
+        multiprocessing_context="fork",
     )
     for worker, number in loader:
         found[worker].append(number)
     return found
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
-@pytest.mark.parametrize("number", range(len(_CASES)))
-def test_every_rank_and_worker_gives_the_references_ids(
-    number: int, monkeypatch: pytest.MonkeyPatch
+def _in_process(dataset: StreamingDataset, workers: int) -> list[list[int]]:
+    """Return the same without processes, as if torch had made a worker of this one."""
+    if workers == 1:
+        return [[int(sample["id"]) for sample in dataset]]
+    found: list[list[int]] = []
+    for worker in range(workers):
+        copy = pickle.loads(pickle.dumps(dataset))
+        with pytest.MonkeyPatch.context() as patch:
+            info = torch_worker.WorkerInfo(
+                id=worker, num_workers=workers, seed=worker, dataset=copy
+            )
+            patch.setattr(torch_worker, "_worker_info", info)
+            found.append([int(sample["id"]) for sample in copy])
+    return found
+
+
+def _check(
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
+    ids: Callable[[StreamingDataset, int], list[list[int]]],
 ) -> None:
-    """In its order, from the beginning of an epoch or from a checkpoint of another world."""
     case = _CASES[number]
     world = case["world"]
     ranks, workers = world["num_nodes"] * world["ranks_per_node"], world["workers_per_rank"]
-    # One worker may also be the rank's own process.
-    processes = 0 if workers == 1 and number % 2 else workers
     monkeypatch.setenv("WORLD_SIZE", str(ranks))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(world["ranks_per_node"]))
     found: list[list[list[int]]] = []
@@ -71,5 +89,31 @@ def test_every_rank_and_worker_gives_the_references_ids(
             dataset.next_epoch = case["epoch"]
         else:
             dataset.load_state_dict(case["state"])
-        found.append(_ids(dataset, workers, processes=processes))
+        found.append(ids(dataset, workers))
     assert found == case["ids_by_rank_then_worker"]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=[] if number % 11 == 0 else pytest.mark.slow)
+        for number in range(len(_CASES))
+    ],
+)
+def test_every_rank_and_worker_gives_the_references_ids(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its order, from the beginning of an epoch or from a checkpoint of another world."""
+    _check(number, monkeypatch, _in_process)
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "number", [0, 26, 44, 75, 99, 103, 115, pytest.param(146, marks=pytest.mark.essential)]
+)
+def test_worker_processes_give_the_references_ids(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each batching method, from the beginning of an epoch and from a checkpoint."""
+    _check(number, monkeypatch, _by_processes)

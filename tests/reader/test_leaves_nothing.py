@@ -8,16 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.reader.waiting import until
 
 from streaming_core import LocalDataset, StreamingDataset
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks into /proc")
 
@@ -43,20 +39,12 @@ def main():
 if __name__ == "__main__":
     main()
 """
-_SECONDS = 60.0
 _SHM = Path("/dev/shm")  # noqa: S108 - looked into, not written to
 
 
 def _shared_memory() -> set[str]:
     """Return the names in shared memory, those of semaphores left out: others make some all day."""
     return {path.name for path in _SHM.glob("*") if not path.name.startswith("sem.")}
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + _SECONDS
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def _is_gone(pid: int) -> bool:
@@ -67,6 +55,8 @@ def _is_gone(pid: int) -> bool:
     return "State:\tZ" in status  # dead, and its new parent has not looked yet
 
 
+@pytest.mark.kill
+@pytest.mark.timeout(1200)  # eight processes that each import torch
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_killed_trainer_leaves_nothing(ids_folder: Path, tmp_path: Path, method: str) -> None:
     """No process, no shared memory, no temporary file, no lock; and the next job reads it all."""
@@ -79,20 +69,20 @@ def test_a_killed_trainer_leaves_nothing(ids_folder: Path, tmp_path: Path, metho
     environment = os.environ | {"TMPDIR": str(temporary)}
     before = _shared_memory()
     children: list[int] = []
+    new: set[str] = set()  # those of this job, and of others that ran beside it
     for stop_after in (4, 44, 88):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as job:
             for line in job.stdout or ():
                 told = json.loads(line)
+                new |= _shared_memory() - before
                 children += told.get("children", [])
                 if told.get("seen", 0) >= stop_after:
                     os.kill(job.pid, signal.SIGKILL)
                     break
-    _until(lambda: all(map(_is_gone, children)), "the workers of a killed trainer live on")
-    _until(lambda: not list(temporary.iterdir()), "a temporary file was left")
-    _until(lambda: _shared_memory() <= before, "something was left in shared memory")
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=_SECONDS, env=environment
-    )
+    until(lambda: all(map(_is_gone, children)), "the workers of a killed trainer live on")
+    until(lambda: not list(temporary.iterdir()), "a temporary file was left")
+    until(lambda: not new & _shared_memory(), "something was left in shared memory")
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert json.loads(done.stdout.splitlines()[-1])["all"] == list(range(101))
     assert not list((tmp_path / "cache" / ".streaming" / "parts").iterdir())
     assert not list(temporary.iterdir())

@@ -15,7 +15,11 @@ from streaming_core import MDSWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
 
 _SHARDS, _SAMPLES = 100_000, 13_000
 
@@ -114,7 +118,6 @@ def _run(code: str, *arguments: str) -> dict[str, float]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=120,
     )
     answer: dict[str, float] = json.loads(done.stdout)
     return answer

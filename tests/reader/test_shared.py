@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
+from tests.reader.beginning import begin
 
 from streaming_reader._shared import Position, SharedBlock
 
 _OPEN = Path("/proc/self/fd")
 
 
-def _begin(block: SharedBlock, worker: int, iteration: str, answers: Any) -> None:
-    block.counters(worker)[0] += worker + 1
-    answers.put((worker, block.begin(worker=worker, iteration=iteration)))
-
-
+@pytest.mark.process
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_one_iteration_begin_the_same_epoch(method: str) -> None:
     """However they were started, and the next iteration's the next one."""
@@ -31,21 +29,21 @@ def test_workers_of_one_iteration_begin_the_same_epoch(method: str) -> None:
     for epoch, wanted in enumerate([Position(4, 100, 2, 7, 3), Position(5, 0, 2, 7, 3)], start=4):
         answers = context.Queue()
         workers = [
-            context.Process(target=_begin, args=(block, n, f"run {epoch}", answers))
+            context.Process(target=begin, args=(block, n, f"run {epoch}", answers))
             for n in range(3)
         ]
         for worker in workers:
             worker.start()
-        found = dict(answers.get(timeout=60) for _ in workers)
+        found = dict(answers.get(timeout=240) for _ in workers)
         for worker in workers:
-            worker.join(60)
+            worker.join(240)
         assert found == dict.fromkeys(range(3), wanted)
         assert block.current == wanted
         assert block.next_epoch == epoch + 1
     assert block.totals()["samples"] == 2 * (1 + 2 + 3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     runs=st.lists(
         st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True), min_size=1, max_size=8

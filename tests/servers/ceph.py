@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ceph"]
 
 _PROGRAMS: Final = ("ceph", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
-_START_SECONDS: Final = 120.0
+_START_SECONDS: Final = 240.0
 _ASK_SECONDS: Final = 60
 _CONF: Final = """\
 [global]

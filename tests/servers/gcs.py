@@ -61,7 +61,7 @@ class Emulator:
         """Make an empty bucket and return its name."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
         body = f'{{"name": "{name}"}}'
         headers = {"Content-Type": "application/json"}
         connection.request("POST", "/storage/v1/b?project=test", body, headers)
@@ -114,7 +114,7 @@ def emulator() -> Generator[Emulator]:
             yield Emulator(f"http://127.0.0.1:{server.server_address[1]}")
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)
 
 
 # --- with an HMAC key -----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class KeyedServer:
         if asked.headers.get("x-goog-if-generation-match") == "0":
             headers["If-None-Match"] = "*"
         connection = http.client.HTTPConnection(
-            self._behind.hostname or "", self._behind.port, timeout=30
+            self._behind.hostname or "", self._behind.port, timeout=60
         )
         try:
             connection.request(asked.method, asked.target, asked.body or None, headers)

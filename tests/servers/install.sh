@@ -1,9 +1,8 @@
 #!/bin/sh
 # Installs the servers that tests run against and pip cannot bring into .venv:
-#   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack] [ceph] [swift]
-# Without names it is all but the last two, which `make test-all` asks for.
-# What is there already is left alone. What cannot be installed here is told and left out, and its
-# tests say so when they skip; with CI set that is an error.
+#   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack] [ceph] [swift] [strace]
+# What is there already is left alone. What cannot be installed here is reported and left out, and
+# its tests say so when they skip; with CI set that is an error.
 set -eu
 
 ROOT=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -19,7 +18,7 @@ joserfc<1.5"
 PYTHON=${PYTHON:-$ROOT/.venv/bin/python}
 missing=0
 
-# A stamp names what was installed, so that another version is installed anew.
+# A stamp names what was installed, so that another version replaces it.
 is_stamped() { [ -f "$SERVERS/$1.stamp" ] && [ "$(cat "$SERVERS/$1.stamp")" = "$2" ]; }
 stamp() { mkdir -p "$SERVERS" && printf '%s\n' "$2" >"$SERVERS/$1.stamp"; }
 
@@ -40,6 +39,12 @@ apt_install() {
 install_nginx() {
   PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx >/dev/null && return
   apt_install nginx-light || give_up nginx "needs root and apt-get, or install nginx yourself"
+}
+
+# Not a server: the fault tests kill the writer at chosen system calls with it.
+install_strace() {
+  command -v strace >/dev/null && return
+  apt_install strace || give_up strace "needs root and apt-get, or install strace yourself"
 }
 
 install_sshd() {
@@ -64,15 +69,12 @@ install_azurite() {
 install_localstack() {
   is_stamped localstack "$LOCALSTACK" && return
   venv=$SERVERS/localstack
-  "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv --clear "$venv" || {
-    give_up localstack "$PYTHON cannot make a virtual environment"
-    return
-  }
-  if echo "$LOCALSTACK" |
-    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet -r /dev/stdin; then
+  uv=$(dirname -- "$PYTHON")/uv
+  if "$uv" venv --quiet --clear --python "$PYTHON" "$venv" && echo "$LOCALSTACK" |
+    "$uv" pip install --quiet --python "$venv/bin/python" -r -; then
     stamp localstack "$LOCALSTACK"
   else
-    give_up localstack "pip failed; it wants a Python that its pins know, such as 3.11"
+    give_up localstack "uv failed; it wants a Python that its pins know, such as 3.11"
   fi
 }
 
@@ -89,10 +91,9 @@ install_swift() {
     give_up swift "needs root and apt-get"
 }
 
-[ $# -gt 0 ] || set -- nginx sshd azurite localstack
 for server; do
   case $server in
-  nginx | sshd | azurite | localstack | ceph | swift) "install_$server" ;;
+  nginx | sshd | azurite | localstack | ceph | swift | strace) "install_$server" ;;
   *) echo "unknown server: $server" >&2 && exit 2 ;;
   esac
 done

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 __all__ = ["Listening", "Serve"]
 
-_SECONDS: Final = 10.0
+_SECONDS: Final = 60.0
 _STREAM_BYTES: Final = 1 << 18
 _ROUNDS: Final = 5
 
@@ -39,7 +39,7 @@ class Listening:
         self._do(self._closed())
 
     def stop(self) -> None:
-        """End it all; what is left of a connection's task after ten seconds is left alone."""
+        """End it all; what is left of a connection's task after a minute is left alone."""
         self.close()
         self._do(self._emptied())
         self._loop.call_soon_threadsafe(self._loop.stop)

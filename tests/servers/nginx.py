@@ -120,7 +120,7 @@ def nginx(work: Path) -> Generator[Nginx]:
         (work / "nginx.conf").write_text(text)
         return [str(binary), "-p", str(work), "-c", "nginx.conf", "-e", "stderr"]
 
-    with serving(command, within=20) as served:
+    with serving(command) as served:
         yield _made(served, tls_port, work, files, certificates.ca_file)
 
 

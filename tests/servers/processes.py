@@ -25,6 +25,8 @@ __all__ = ["Served", "answers", "connections_to", "free_port", "needs", "serving
 
 _STARTS: Final = 3
 _STOP_SECONDS: Final = 3.0
+_KILL_SECONDS: Final = 60.0
+_TRY_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
 _TAIL_BYTES: Final = 2000
 
@@ -52,14 +54,14 @@ def answers(path: str = "/", host: str = "127.0.0.1") -> Callable[[int], bool]:
     opener = build_opener(ProxyHandler({}))
 
     def check(port: int) -> bool:
-        with opener.open(f"http://{host}:{port}{path}", timeout=2) as answer:
+        with opener.open(f"http://{host}:{port}{path}", timeout=_TRY_SECONDS) as answer:
             return bool(answer.status < 400)
 
     return check
 
 
 def _accepts(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), timeout=2):
+    with socket.create_connection(("127.0.0.1", port), timeout=_TRY_SECONDS):
         return True
 
 
@@ -81,7 +83,7 @@ def serving(
     command: Callable[[int], Sequence[str]],
     *,
     ready: Callable[[int], bool] = _accepts,
-    within: float = 60.0,
+    within: float = 120.0,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Generator[Served]:
@@ -157,7 +159,7 @@ def stop(process: subprocess.Popen[bytes], seconds: float = _STOP_SECONDS) -> No
         process.wait(seconds)
     with suppress(ProcessLookupError):  # also what it had started and left behind
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(_STOP_SECONDS)
+    process.wait(_KILL_SECONDS)
 
 
 def _dying_with_us(command: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RawServer", "read_request", "reset", "saying"]
 
-_SECONDS: Final = 30.0
+_SECONDS: Final = 60.0
 
 
 class RawServer:

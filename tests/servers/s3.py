@@ -10,18 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 from tests.servers.processes import answers, needs, serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-__all__ = ["KEYS", "S3Server", "localstack", "moto"]
+__all__ = ["KEYS", "S3Server", "localstack", "moto", "replaced_objects_stay"]
 
 KEYS: Final = {"access_key_id": "testing", "secret_access_key": "testing-secret"}
 """Storage options that these servers take; neither looks at signatures."""
 _PYTHON: Final = Path(__file__).parents[2] / ".servers" / "localstack" / "bin" / "python"
-_START_SECONDS: Final = 120.0
+_START_SECONDS: Final = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,18 @@ def moto() -> Generator[S3Server]:
         yield S3Server(f"http://{host}:{port}")
     finally:
         server.stop()
+
+
+@contextmanager
+def replaced_objects_stay() -> Generator[None]:
+    """Keep moto from closing an object that is replaced while another thread sends it.
+
+    It answers that thread with status 500 otherwise, the more often the busier the machine is.
+    """
+    from moto.s3.models import FakeKey
+
+    with patch.object(FakeKey, "dispose", lambda *_, **__: None):
+        yield
 
 
 @contextmanager

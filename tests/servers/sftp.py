@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import asyncssh
-
 from streaming_core._store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+
+    import asyncssh
 
     from streaming_core._store import Store
 
@@ -38,90 +38,17 @@ __all__ = [
 
 USER: Final = "tester"
 PASSWORD: Final = "correct horse"  # noqa: S105 - guards nothing
-_SECONDS: Final = 20.0
+_SECONDS: Final = 60.0
 
 
 def make_key(path: Path, passphrase: str | None = None, kind: str = "ssh-ed25519") -> str:
     """Write a new private key and return the public one, as `authorized_keys` has it."""
+    import asyncssh
+
     key = asyncssh.generate_private_key(kind)
     path.touch(0o600)
-    key.write_private_key(path, passphrase=passphrase, rounds=64)
+    key.write_private_key(path, passphrase=passphrase, rounds=16, ignore_few_rounds=True)
     return key.export_public_key().decode().strip()
-
-
-class _Files(asyncssh.SFTPServer):
-    """Files below a folder, with a hook before each read and write, and what it may lack."""
-
-    def __init__(self, channel: Any, owner: SftpServer) -> None:
-        super().__init__(channel, chroot=os.fsencode(owner.folder))
-        self._owner = owner
-
-    def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> Any:
-        file = super().open(path, pflags, attrs)
-        self._owner.files.append(file)
-        return file
-
-    async def read(self, file_obj: object, offset: int, size: int) -> bytes:
-        await self._owner.before("read", offset)
-        most = self._owner.most_read_bytes
-        data = super().read(file_obj, offset, size if most is None else min(size, most))
-        assert isinstance(data, bytes)
-        return data
-
-    async def write(self, file_obj: object, offset: int, data: bytes) -> int:
-        await self._owner.before("write", offset)
-        count = super().write(file_obj, offset, data)
-        assert isinstance(count, int)
-        return count
-
-    async def stat(self, path: bytes) -> Any:
-        if self._owner.is_deaf and path == b"/":
-            await asyncio.sleep(_SECONDS)
-        return super().stat(path)
-
-    def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
-        self._refuse("posix-rename")
-        super().posix_rename(oldpath, newpath)
-
-    def link(self, oldpath: bytes, newpath: bytes) -> None:
-        self._refuse("hardlink")
-        super().link(oldpath, newpath)
-
-    def fsetstat(self, file_obj: object, attrs: asyncssh.SFTPAttrs) -> None:
-        self._refuse("fsetstat")
-        result = super().fsetstat(file_obj, attrs)
-        assert result is None
-
-    def _refuse(self, what: str) -> None:
-        if what in self._owner.lacks:
-            raise asyncssh.SFTPFailure(f"no {what} here")
-
-
-class _Login(asyncssh.SSHServer):
-    """Lets one user in, by password or key."""
-
-    def __init__(self, owner: SftpServer) -> None:
-        self._owner = owner
-
-    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        self._owner.connections.append(conn)
-
-    def begin_auth(self, username: str) -> bool:
-        del username
-        self._owner.logins += 1
-        return True
-
-    def public_key_auth_supported(self) -> bool:
-        return True
-
-    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return username == USER and self._owner.is_authorized(key)
-
-    def password_auth_supported(self) -> bool:
-        return True
-
-    def validate_password(self, username: str, password: str) -> bool:
-        return (username, password) == (USER, self._owner.password)
 
 
 class SftpServer:
@@ -133,6 +60,8 @@ class SftpServer:
     def __init__(
         self, folder: Path, *, authorized: str = "", host_key: str = "ssh-ed25519"
     ) -> None:
+        import asyncssh
+
         self.folder = folder
         self.password = PASSWORD
         self.logins = 0
@@ -203,12 +132,15 @@ class SftpServer:
         asyncio.run_coroutine_threadsafe(act, self._loop).result(_SECONDS)
 
     async def _opened(self) -> None:
+        import asyncssh
+        from tests.servers.sftp_sessions import files, login
+
         self._acceptor = await asyncssh.listen(
             "127.0.0.1",
             self.port,
-            server_factory=lambda: _Login(self),
+            server_factory=lambda: login(self),
             server_host_keys=[self._host_key],
-            sftp_factory=lambda channel: _Files(channel, self),
+            sftp_factory=lambda channel: files(channel, self),
             allow_scp=False,
             reuse_address=True,
         )
@@ -319,7 +251,7 @@ def openssh(home: Path) -> Generator[OpenSsh]:
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 10.0):
             return
         time.sleep(0.02)
     raise RuntimeError(f"sshd does not answer: {log.read_text()[-2000:]}")

@@ -22,7 +22,7 @@ _KEYS: Final = {"access_key_id": "testing:testing", "secret_access_key": _SECRET
 _LAYERS: Final = ("account", "container", "object")
 _PROGRAMS: Final = ("memcached", "swift-ring-builder", "swift-proxy-server", "swift-object-server")
 _PYTHON: Final = "/usr/bin/python3"
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 240.0
 _RUN: Final = """\
 import sys
 from swift.common import utils

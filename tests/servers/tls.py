@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
-
-from tests.servers.processes import needs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Certificates", "make_certificates"]
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-_SETTINGS = """\
-[req]
-distinguished_name = name
-prompt = no
-[name]
-CN = tests
-[authority]
-basicConstraints = critical, CA:TRUE
-keyUsage = critical, keyCertSign, cRLSign
-subjectKeyIdentifier = hash
-[server]
-basicConstraints = critical, CA:FALSE
-keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid
-subjectAltName = DNS:localhost, IP:127.0.0.1, IP:::1
-"""
+__all__ = ["Certificates", "make_certificates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +35,75 @@ class Certificates:
 
 def make_certificates(folder: Path) -> Certificates:
     """Make an authority, and a certificate for `localhost` and both loopback addresses."""
-    openssl = shutil.which("openssl")
-    needs("openssl", openssl, "install it with the system's package manager")
-    settings = folder / "openssl.cnf"
-    settings.write_text(_SETTINGS)
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    def run(*arguments: str) -> None:
-        subprocess.run([str(openssl), *arguments], cwd=folder, check=True, capture_output=True)
+    authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
+    now = datetime.now(UTC)
 
-    run(
-        *("req", "-x509", "-config", "openssl.cnf", "-extensions", "authority", "-days", "30"),
-        *(*key, "-keyout", "ca.key", "-out", "ca.pem"),
-    )
-    run(
-        *("req", "-config", "openssl.cnf"),
-        *(*key, "-keyout", "server.key", "-out", "server.csr"),
-    )
-    run(
-        *("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "30"),
-        *("-CAcreateserial", "-extfile", "openssl.cnf", "-extensions", "server"),
-        *("-out", "server.pem"),
-    )
+    def certificate(
+        key: EllipticCurvePrivateKey, usage: x509.KeyUsage, *, is_authority: bool
+    ) -> x509.CertificateBuilder:
+        public = key.public_key()
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=30))
+            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+                critical=False,
+            )
+        )
+
+    hosts: list[x509.GeneralName] = [x509.DNSName("localhost")]
+    hosts += [x509.IPAddress(ip_address(address)) for address in ("127.0.0.1", "::1")]
+    made = {
+        "ca": certificate(authority, _usage(signs="certificates"), is_authority=True),
+        "server": certificate(server, _usage(signs="data"), is_authority=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False),
+    }
+    for file, builder in made.items():
+        signed = builder.sign(authority, SHA256())
+        (folder / f"{file}.pem").write_bytes(signed.public_bytes(Encoding.PEM))
+    _write_key(folder / "server.key", server)
     return Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+
+
+def _usage(signs: str) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=signs == "data",
+        key_cert_sign=signs == "certificates",
+        crl_sign=signs == "certificates",
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _write_key(file: Path, key: EllipticCurvePrivateKey) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Answering", "Asked", "Logged", "Said", "WebServer", "in_turn"]
 
 _IO_SECONDS: Final = 60.0
-_STOP_SECONDS: Final = 10.0
+_STOP_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class _Listener(ThreadingTCPServer):
         self._ending = True
         with suppress(OSError):  # a connection that nobody serves wakes the thread that waits
             address = (str(self.server_address[0]), self.server_address[1])
-            socket.create_connection(address, timeout=1).close()
+            socket.create_connection(address, timeout=_STOP_SECONDS).close()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         del request, client_address

@@ -357,6 +357,7 @@ def test_a_sample_that_does_not_fit_says_which_column_and_why(
             writer.write({"a": "x"})
 
 
+@pytest.mark.process
 def test_writing_needs_no_arrow(tmp_path: Path) -> None:
     """Neither pyarrow nor Pillow is imported by writing plain columns."""
     code = (

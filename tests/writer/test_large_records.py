@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from streaming_core import MDSWriter
 
@@ -38,7 +39,7 @@ def _write(folder: Path, samples: list[dict[str, Any]], how: str, **options: Any
                 writer.write_batch({name: [sample[name]] for name in columns})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     sizes=_SIZES,
     limit=st.sampled_from([None, 50_000, 200_000]),

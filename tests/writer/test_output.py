@@ -164,15 +164,20 @@ def test_the_sums_are_what_xxhsum_checks(tmp_path: Path) -> None:
     _write(tmp_path / "out")
     lines = (tmp_path / "out/checksums.xxh128").read_text().splitlines()
     assert all(len(line.split("  ")[0]) == 32 for line in lines)
-    tool = shutil.which("xxhsum")
-    if tool:
-        done = subprocess.run(
-            [tool, "--check", "checksums.xxh128"],
-            cwd=tmp_path / "out",
-            check=True,
-            capture_output=True,
-        )
-        assert b"FAILED" not in done.stdout
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("xxhsum") is None, reason="xxhsum is not installed")
+def test_xxhsum_accepts_the_sums(tmp_path: Path) -> None:
+    """The tool itself finds every file as it was written."""
+    _write(tmp_path / "out")
+    done = subprocess.run(
+        [shutil.which("xxhsum") or "", "--check", "checksums.xxh128"],
+        cwd=tmp_path / "out",
+        check=True,
+        capture_output=True,
+    )
+    assert b"FAILED" not in done.stdout
 
 
 def test_parts_lie_side_by_side(tmp_path: Path) -> None:
@@ -349,21 +354,21 @@ def test_threads_may_write_side_by_side(tmp_path: Path, read_all: Any, columns: 
     """Every sample of every thread is there once, and no thread waits for ever."""
 
     def feed(writer: MDSWriter, start: int) -> None:
-        for number in range(start, start + 1500):
+        for number in range(start, start + 400):
             writer.write({"id": number, "text": str(number)})
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         with MDSWriter(out=tmp_path / "out", columns=columns, size_limit=2000) as writer:
-            threads = [threading.Thread(target=feed, args=(writer, 1500 * i)) for i in range(4)]
+            threads = [threading.Thread(target=feed, args=(writer, 400 * i)) for i in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert sorted(sample["id"] for sample in read_all(tmp_path / "out")) == list(range(6000))
+    assert sorted(sample["id"] for sample in read_all(tmp_path / "out")) == list(range(1600))
 
 
 def test_a_bucket_has_one_writer_too(tmp_path: Path) -> None:

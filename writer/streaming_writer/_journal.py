@@ -106,9 +106,13 @@ class Journal:
         return sorted(int(match[1]) for match in keys if match)
 
     def read(self, number: int) -> ShardRecord:
-        """Return the note on shard `number`; `ResumeError` if it cannot be read."""
+        """Return the note on shard `number`; `ResumeError` if it cannot be read, or is gone."""
         key = f"{JOURNAL}/{number:05d}.json"
-        noted = self._parse(key, self._get(key))
+        try:
+            noted = self._parse(key, self._get(key))
+        except ObjectNotFoundError as error:  # a writer that ends removes its notes
+            msg = f"{self._store.url}: the note {key} was removed after it was listed"
+            raise ResumeError(msg) from error
         try:
             return ShardRecord(dict(noted["entry"]), dict(noted["sums"]))
         except (KeyError, TypeError, ValueError) as error:

@@ -20,6 +20,7 @@ from tests.core.format.gathering import (
     tables,
 )
 from tests.core.format.mds.values import VALUES
+from tests.profiles import examples
 
 from streaming_core._columns import Fixed, Objects, Ragged
 from streaming_core._format import Shard, gather, gather_none, open_shard
@@ -29,7 +30,6 @@ from streaming_core._index import FileInfo, ShardFormat, ShardInfo, ShardSchema
 from streaming_core.errors import MissingColumnError, SchemaError
 
 
-@settings(max_examples=200)
 @given(data=st.data())
 def test_gathered_rows_equal_single_rows(data: st.DataObject) -> None:
     """Any rows of any shards, in any order, have the values and types of `Shard.row`."""
@@ -45,7 +45,7 @@ def test_gathered_rows_equal_single_rows(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("encoding", sorted(VALUES))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_every_encoding_is_gathered(encoding: str, data: st.DataObject) -> None:
     """A column of each encoding comes back as its rows do, alone and beside another."""
@@ -88,7 +88,7 @@ def test_large_bytes_stay_apart_until_wanted(sizes: list[int], two: bool) -> Non
     assert_rows(columns.slice(1, 3), wanted[1:3])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_a_slice_of_columns_is_the_columns_of_a_slice(data: st.DataObject) -> None:
     """Slices, and slices of slices, hold the rows that a list's slices hold."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.format.gathering import gather_pairs, gather_rows, shard_of
 from tests.core.format.mds.making import key, make_shard, opened, promised
@@ -59,7 +59,6 @@ INFO, GOOD = make_shard(COLUMNS, [_sample(i) for i in range(4)])
 START = int.from_bytes(GOOD[4:8], "little")
 
 
-@settings(max_examples=400)
 @given(
     st.lists(st.tuples(st.integers(START, len(GOOD) - 1), st.integers(0, 255)), max_size=3),
     st.lists(st.integers(0, 3), min_size=1, max_size=5),

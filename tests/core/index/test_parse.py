@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from tests.core.index.documents import (
     GOLDEN_NAMES,
     document,
@@ -20,6 +20,7 @@ from tests.core.index.documents import (
     problems_of,
     xsv_entry,
 )
+from tests.profiles import examples
 
 from streaming_core._index import ShardSchema, dump_index, dump_table, parse_index
 
@@ -57,6 +58,7 @@ def test_any_valid_document_comes_back_byte_for_byte(value: dict[str, Any]) -> N
     assert dump_table(parse(value)) == dumped(value)
 
 
+@settings(max_examples=examples(80))
 @given(documents())
 def test_spelling_does_not_matter(value: dict[str, Any]) -> None:
     """Order of keys, white space and escapes of a document leave no trace in the table."""

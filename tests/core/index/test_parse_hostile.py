@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.index.documents import (
     GOLDEN_NAMES,
@@ -37,7 +37,7 @@ SMALL = golden_bytes("ids_one")
         (b"\n <Error><Code>NoSuchKey</Code></Error>", "HTML or XML"),
         (b"\xef\xbb\xbf" + SMALL, "byte order mark"),
         (SMALL.decode().encode("utf-16"), "UTF-16"),
-        (gzip.compress(SMALL), "gzip"),
+        (gzip.compress(SMALL, mtime=0), "gzip"),
         (zstandard.compress(SMALL), "zstd"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "git lfs pull"),
         (SMALL[:-1], "cut off"),
@@ -164,7 +164,6 @@ def mutations(draw: st.DrawFn) -> bytes:
     return data.replace(b"0", b"0.0", 1) if draw(st.integers(0, 20)) == 0 else data
 
 
-@settings(max_examples=400)
 @given(mutations())
 def test_changed_documents_are_tables_or_index_errors(data: bytes) -> None:
     """Fast way and judge agree on any change, and what is accepted comes back equal."""
@@ -173,7 +172,6 @@ def test_changed_documents_are_tables_or_index_errors(data: bytes) -> None:
         assert json.loads(dump_table(table)) == json.loads(data)
 
 
-@settings(max_examples=300)
 @given(
     st.sampled_from(GOLDEN_NAMES),
     st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=3)), min_size=1, max_size=4),

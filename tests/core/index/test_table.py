@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.index.documents import (
     GOLDEN_NAMES,
@@ -22,6 +22,7 @@ from tests.core.index.documents import (
     mds_entry,
     parse,
 )
+from tests.profiles import examples
 
 from streaming_core._index import FileInfo, FileRole, ShardTable, dump_index, parse_index
 from streaming_core.errors import IndexInvalidError
@@ -139,6 +140,7 @@ def test_columns_are_read_only(name: str) -> None:
 # --- whole tables ---------------------------------------------------------------------------------
 
 
+@settings(max_examples=examples(80))
 @given(documents())
 def test_tables_pickle(value: dict[str, Any]) -> None:
     """A copy from another process is equal in all, unknown keys included."""
@@ -179,6 +181,7 @@ def test_repr_is_short() -> None:
     assert repr(sized(200, 34)) == "ShardTable(2 shards, 234 samples, 2.0 KiB, mds)"
 
 
+@settings(max_examples=examples(80))
 @given(st.lists(documents(), max_size=3))
 def test_concatenation_gives_the_entries_in_order(values: list[dict[str, Any]]) -> None:
     """The joined table has each part's entries, and schemas once each, in order of use."""

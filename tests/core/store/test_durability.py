@@ -13,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.process
+
 _SCRIPT = """
 import sys
 from streaming_core._store import LocalStore

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.store.contract import MarkedContract
 
 from streaming_core._names import name_problem
 from streaming_core._store import LocalStore
@@ -20,7 +21,6 @@ from streaming_core.errors import (
     StoreError,
     UnsafeKeyError,
 )
-from streaming_core.testing import StoreContract
 
 
 @pytest.fixture
@@ -29,7 +29,8 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store")
 
 
-class TestLocalStore(StoreContract):
+@pytest.mark.essential
+class TestLocalStore(MarkedContract):
     """A durable folder keeps the contract."""
 
     @pytest.fixture
@@ -38,7 +39,7 @@ class TestLocalStore(StoreContract):
         return LocalStore(tmp_path / "new" / "store")
 
 
-class TestFastLocalStore(StoreContract):
+class TestFastLocalStore(MarkedContract):
     """A folder without flushes keeps the contract."""
 
     num_overwrites = 300

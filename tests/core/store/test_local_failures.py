@@ -42,6 +42,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.process
 def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path) -> None:
     """On a file system of 4 MiB, an overwrite of 8 MiB says so, and the old object stays."""
     before = 'store.put("shard.00001.mds", [b"old"])'
@@ -66,6 +67,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path) -> None:
     assert body == "b'old'"
 
 
+@pytest.mark.process
 def test_a_limit_on_file_sizes_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     """A put that the system cuts short at 1 MiB raises, and removes its temporary file."""
     before = "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))"
@@ -88,6 +90,7 @@ def read_only_folder() -> Iterator[Path]:
     folder.rmdir()
 
 
+@pytest.mark.process
 def test_a_read_only_folder_is_access_denied(read_only_folder: Path) -> None:
     """Without the right to write, a put says whose fault it is."""
     before = "os.geteuid() or os.setresuid(65534, 65534, 65534)  # the superuser may write anywhere"

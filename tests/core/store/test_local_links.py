@@ -57,7 +57,7 @@ def test_links_that_lead_round_end(root: Path, target: str) -> None:
     assert len(keys) == len(set(keys)) < 10
 
 
-@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_links_that_cross_each_other_have_an_end(root: Path, count: int) -> None:
     """However many ways there are; of too many that is said, soon."""
     for at in range(count):

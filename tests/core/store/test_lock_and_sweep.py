@@ -99,6 +99,9 @@ def test_the_lock_makes_the_folder_and_leaves_nothing_in_it(tmp_path: Path) -> N
     assert not is_locked_here(str(store.path))
 
 
+@pytest.mark.kill
+@pytest.mark.process
+@pytest.mark.essential
 def test_a_second_process_is_refused_at_once(tmp_path: Path) -> None:
     """The error is `OutputBusyError`, names the folder and says what to do."""
     with _holder(_HOLD, tmp_path) as (_, line):
@@ -141,6 +144,8 @@ def test_a_refused_lock_does_not_release_the_holders(tmp_path: Path) -> None:
     assert not is_locked_here(str(tmp_path))
 
 
+@pytest.mark.kill
+@pytest.mark.essential
 def test_the_lock_dies_with_a_killed_process(tmp_path: Path) -> None:
     """After SIGKILL nothing needs to be cleaned."""
     with _holder(_HOLD, tmp_path) as (process, line):
@@ -151,6 +156,7 @@ def test_the_lock_dies_with_a_killed_process(tmp_path: Path) -> None:
             assert _names(tmp_path) == []
 
 
+@pytest.mark.kill
 def test_the_lock_dies_with_its_owner_although_a_forked_child_lives_on(tmp_path: Path) -> None:
     """A child that inherited every descriptor does not keep the lock."""
     with _holder(_HOLD_AND_FORK, tmp_path) as (process, line):
@@ -161,6 +167,7 @@ def test_the_lock_dies_with_its_owner_although_a_forked_child_lives_on(tmp_path:
             pass
 
 
+@pytest.mark.process
 def test_a_forked_child_does_not_hold_the_lock_and_cannot_release_it(tmp_path: Path) -> None:
     """In the child, release has no effect and a new lock is refused: the parent holds it."""
     lock = LocalStore(tmp_path).lock()
@@ -208,6 +215,7 @@ def test_a_file_stands_in_where_folders_cannot_be_locked(
         assert _names(tmp_path) == []
 
 
+@pytest.mark.process
 def test_the_stand_in_refuses_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +261,8 @@ def test_a_lock_refused_for_another_reason_is_not_busy(
 # --- sweep ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.kill
+@pytest.mark.essential
 def test_a_killed_put_publishes_nothing_and_is_swept(tmp_path: Path) -> None:
     """What a SIGKILL in the middle of a put leaves is invisible, and one sweep removes it."""
     store = LocalStore(tmp_path)
@@ -265,6 +275,7 @@ def test_a_killed_put_publishes_nothing_and_is_swept(tmp_path: Path) -> None:
     assert _names(tmp_path) == []
 
 
+@pytest.mark.kill
 def test_sweep_removes_only_what_dead_processes_left(tmp_path: Path) -> None:
     """Files of living processes, of other machines, and files that only look alike stay."""
     dead = _die_in_put(tmp_path, "dead")
@@ -296,6 +307,7 @@ def test_sweeping_all_needs_the_lock(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["a"]
 
 
+@pytest.mark.kill
 def test_sweep_goes_deeper_only_when_asked(tmp_path: Path) -> None:
     """Folders below have writers of their own, and linked ones are never entered."""
     store = LocalStore(tmp_path / "store")

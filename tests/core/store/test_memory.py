@@ -8,15 +8,16 @@ import subprocess
 import sys
 
 import pytest
+from tests.core.store.contract import MarkedContract
 
 from streaming_core._store import MemoryStore, open_store
 from streaming_core.errors import ObjectNotFoundError, SchemaError
-from streaming_core.testing import StoreContract
 
 _UNSUPPORTED = {"shared-between-processes": "the objects live in the memory of one process"}
 
 
-class TestAnonymous(StoreContract):
+@pytest.mark.essential
+class TestAnonymous(MarkedContract):
     """A store without a name keeps the contract."""
 
     unsupported = _UNSUPPORTED
@@ -27,7 +28,7 @@ class TestAnonymous(StoreContract):
         return MemoryStore()
 
 
-class TestNamed(StoreContract):
+class TestNamed(MarkedContract):
     """A named store keeps the contract."""
 
     unsupported = _UNSUPPORTED
@@ -68,6 +69,7 @@ def test_a_named_store_pickles_as_its_name() -> None:
     assert pickle.loads(data).get("b") == b"later"
 
 
+@pytest.mark.process
 def test_an_anonymous_store_travels_to_another_process_with_its_content() -> None:
     """A fresh process that loads the pickle finds the objects, also through a child."""
     store = MemoryStore()

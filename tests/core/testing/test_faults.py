@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from tests.core.store.contract import MarkedContract
 
 from streaming_core._store import LocalStore, MemoryStore
 from streaming_core.errors import AccessDeniedError, ObjectNotFoundError, StoreError
@@ -25,18 +26,16 @@ from streaming_core.testing import (
     Kill,
     LoseResponse,
     Raise,
-    StoreContract,
     Truncate,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
-from typing import ClassVar
 
 _REFUSED = AccessDeniedError("refused")
 
 
-class TestFaultStore(StoreContract):
+class TestFaultStore(MarkedContract):
     """Without faults, the contract holds."""
 
     unsupported: ClassVar = {"shared-between-processes": "the inner store lives in one process"}
@@ -169,7 +168,6 @@ def test_delays_and_goes_on() -> None:
     assert time.monotonic() - begin >= 0.02
 
 
-@pytest.mark.timeout(60)
 def test_wake_ends_a_delay() -> None:
     """A thread in an hour's delay goes on at once."""
     store = _with(Fault(Delay(3600.0), verb="get"))
@@ -181,9 +179,9 @@ def test_wake_ends_a_delay() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(read)
-        started.wait(30)
+        assert started.wait(100)
         store.wake()
-        assert waiting.result(30) == b"0123456789"
+        assert waiting.result(100) == b"0123456789"
 
 
 def test_a_put_that_dies_leaves_the_old_object() -> None:
@@ -216,7 +214,11 @@ def test_a_lost_response_hides_a_success() -> None:
         store.get("c")
 
 
-@pytest.mark.parametrize(("after", "left"), [(False, ["0"]), (True, ["0", "1"])])
+@pytest.mark.kill
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [(False, ["0"]), pytest.param(True, ["0", "1"], marks=pytest.mark.essential)],
+)
 def test_kill_ends_the_process_before_or_after_the_put(
     tmp_path: Path, after: bool, left: list[str]
 ) -> None:
@@ -231,7 +233,7 @@ for number in range(9):
     store.put(str(number), [b"body"])
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(after)], check=False, timeout=60
+        [sys.executable, "-c", script, str(tmp_path), str(after)], check=False, timeout=200
     )
     assert done.returncode == -signal.SIGKILL
     assert [info.key for info in LocalStore(tmp_path).list()] == left

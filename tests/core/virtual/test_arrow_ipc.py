@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, ipc
 from tests.core.virtual.kind_reading import Opened, damaged, decoded, outcome
+from tests.profiles import examples
 
 from streaming_core._virtual import open_kind
 from streaming_core._virtual._kinds import _packing, kind_of_name
@@ -81,7 +82,7 @@ def _table(rows: int) -> pa.Table:
 NAMES = _table(1).column_names
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(
     rows=st.integers(0, 500),
     batch=st.integers(1, 200),
@@ -325,7 +326,7 @@ def test_damaged_files_are_refused_or_read(form: str, compression: str | None) -
     """Nothing else: all rows counted, or the error that is meant for it."""
     data = _bytes(_table(60), form, 25, compression=compression)
     rng = np.random.default_rng(len(data))
-    found = {outcome("arrow", damaged(data, rng)) for _ in range(300)}
+    found = {outcome("arrow", damaged(data, rng)) for _ in range(examples(300))}
     assert found == {"refused", "read"}
 
 
@@ -349,7 +350,6 @@ def test_a_broken_index_is_told() -> None:
             opened.kind.ranges(opened.file, meta, opened.scan.units[0], None)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     numbers=st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=9),
     content=st.binary(max_size=80),
@@ -372,7 +372,6 @@ def test_tables_are_read_as_they_were_laid(numbers: list[int], content: bytes) -
     assert table.table(len(forms) + 5) is None
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_as_a_table(data: bytes) -> None:
     """A `ValueError`, or something that lies within them."""

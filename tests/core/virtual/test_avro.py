@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.virtual.avro_files import CODECS, NAMES, SCHEMA, SYNC, fastavro, row_of, written
 from tests.core.virtual.kind_reading import Opened, decoded
+from tests.profiles import examples
 
 from streaming_core._virtual import open_kind
 from streaming_core._virtual._kinds import kind_of_name
@@ -30,7 +31,7 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     rows=st.integers(0, 300),
     per_block=st.integers(1, 100),
@@ -51,9 +52,9 @@ def test_units_have_all_rows_once_in_order(
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz"])
 def test_files_that_fastavro_wrote(codec: str) -> None:
     """Many blocks in few units, and equal to its own reading."""
-    rows = [row_of(n) for n in range(3000)]
+    rows = [row_of(n) for n in range(600)]
     sink = io.BytesIO()
-    fastavro.writer(sink, SCHEMA, rows, codec=codec, sync_interval=4000)
+    fastavro.writer(sink, SCHEMA, rows, codec=codec, sync_interval=800)
     opened = Opened("avro", sink.getvalue())
     sink.seek(0)
     assert _plain(opened.read().to_pylist()) == list(fastavro.reader(sink))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.avro_files import CODECS, SCHEMA, SYNC, row_of, written
 from tests.core.virtual.kind_reading import Opened, damaged, outcome
@@ -144,7 +144,6 @@ def test_a_broken_index_is_told() -> None:
             opened.kind.decode(opened.file, meta, opened.scan.units[0], [], None)
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_any_bytes_as_rows(data: bytes) -> None:
     """The rows that were counted, or a refusal."""

@@ -6,8 +6,7 @@ import io
 import subprocess
 import sys
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +24,15 @@ from streaming_core._virtual import (
 )
 from streaming_core._virtual._build import Changes, changes_since, in_order
 from streaming_core.errors import SourceFormatError, StoreError
-from streaming_core.testing import Fault, FaultStore, LatencyStore, Raise
+from streaming_core.testing import Fault, FaultStore, Raise
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from streaming_core._store import Store
+
+_DEADLINE: Final = 100.0
 
 
 def _footed(number: int, rows: int = 3) -> bytes:
@@ -49,39 +51,26 @@ def _filled(count: int, store: Store | None = None) -> tuple[Store, list[SourceF
     return store, files
 
 
-class _Counting(LatencyStore):
-    """Knows which files were asked for, and how many at once."""
+class _Counting(FaultStore):
+    """Knows which files were asked for; may answer only when `at_once` requests wait for it."""
 
-    def __init__(self, inner: Store, seconds: float = 0.0) -> None:
-        super().__init__(inner, seconds)
+    def __init__(self, inner: Store, at_once: int = 1) -> None:
+        super().__init__(inner)
         self.keys: list[str] = []
-        self.most = 0
-        self._now = 0
-        self._guard = threading.Lock()
+        self._together = threading.Barrier(at_once)
 
     def get_ranges(self, key: str, ranges: Any) -> Any:
-        with self._guard:
-            self.keys.append(key)
-            self._now += 1
-            self.most = max(self.most, self._now)
-        try:
-            return super().get_ranges(key, ranges)
-        finally:
-            with self._guard:
-                self._now -= 1
+        self.keys.append(key)
+        self._together.wait(_DEADLINE)
+        return super().get_ranges(key, ranges)
 
 
 def test_files_are_looked_at_side_by_side_each_with_one_request() -> None:
-    """So that a distant store costs a tenth of what one after the other does, or less."""
+    """At least twenty at a time, up to the last, so that a distant store costs a twentieth."""
     store, files = _filled(320)
-    seconds = 0.04
-    distant = _Counting(store, seconds)
-    begun = time.monotonic()
+    distant = _Counting(store, at_once=20)
     index = build_index(distant, files, "parquet")
-    took = time.monotonic() - begun
     assert sorted(distant.keys) == [file.key for file in files]
-    assert distant.most >= 20
-    assert took < seconds * len(files) / 10
     assert index.num_samples == 3 * 320
     assert [index.file(at) for at in range(len(files))] == files
 
@@ -141,18 +130,25 @@ def test_a_store_that_fails_once_is_asked_again() -> None:
 
 
 def test_results_wait_in_order_and_not_without_bound() -> None:
-    """Whoever is slow to take them holds the others up."""
-    done: list[int] = []
+    """A caller that is slow to take them holds the others up."""
+    taken: list[int] = []
+    done = [threading.Event() for _ in range(500)]
+
+    def items() -> Iterator[int]:
+        for number in range(500):
+            taken.append(number)
+            yield number
 
     def act(number: int) -> int:
-        time.sleep(0.02 if number % 7 == 0 else 0)
-        done.append(number)
+        if number % 7 == 0:
+            assert done[number + 1].wait(_DEADLINE)  # overtaken
+        done[number].set()
         return number
 
-    coming = in_order(act, range(500), at_a_time=4)
+    coming = in_order(act, items(), at_a_time=4)
     assert next(coming) == 0
-    time.sleep(0.3)
-    assert len(done) <= 4 * 5 + 4
+    assert all(done[number].wait(_DEADLINE) for number in taken[:-1])
+    assert 4 < len(taken) <= 4 * 5 + 4
     assert list(coming) == list(range(1, 500))
 
 
@@ -217,11 +213,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(data))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
 def test_memory_grows_with_the_index_not_with_what_was_looked_at(tmp_path: Path) -> None:
     """The footers of 3,000 files more would take 130 megabytes more."""
     path = tmp_path / "one.parquet"
-    pq.write_table(pa.table({f"column_{at:03d}": [float(at)] for at in range(200)}), path)
+    names = [f"{'column' * 60}_{at}" for at in range(30)]  # quick to parse for their bytes
+    pq.write_table(pa.table({name: [float(at)] for at, name in enumerate(names)}), path)
     assert path.stat().st_size * 3000 > 130e6
 
     def measured(count: int) -> tuple[int, int]:

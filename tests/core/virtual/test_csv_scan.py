@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.text_reading import CUTS, survives
+from tests.profiles import examples
 
 from streaming_core._virtual._kinds._csv_scan import CsvScanner
 
@@ -108,7 +109,7 @@ def test_flips_and_cuts_are_read_or_refused() -> None:
     """Nothing but the error for them is raised."""
     data = b"a,b,c\r\n" + '1,"x\n""y""",2.5\r\n,é,\r\n'.encode() * 15
     choice = random.Random(3)  # noqa: S311 - to be the same each time
-    for _ in range(600):
+    for _ in range(examples(600)):
         bad = bytearray(data)
         for _ in range(choice.randint(1, 3)):
             bad[choice.randrange(len(bad))] = choice.choice(b'",\n\r\0\xff1x')

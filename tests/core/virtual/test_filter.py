@@ -114,6 +114,7 @@ print(Filter.of([("x", "in", {"one", "two", "three", "four"}), ("y", ">", 3)]).i
 """
 
 
+@pytest.mark.process
 def test_it_is_the_same_in_every_process() -> None:
     """Whatever order Python gives to a set there."""
     found = {

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 from tests.core.virtual.filtering import SIGNS, check, expressions, flags_of, kept, tables
@@ -59,7 +59,6 @@ def _file(table: pa.Table, group: int, **options: Any) -> bytes:
     return sink.getvalue()
 
 
-@settings(max_examples=200)
 @given(
     table=tables(_COLUMNS),
     expression=expressions(_COLUMNS),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.filtering import SIGNS, check, expressions, flags_of, kept, tables
 
@@ -44,7 +44,6 @@ def _stored(table: pa.Table, **options: Any) -> tuple[Store, SourceFile]:
     return store, SourceFile("a.parquet", info.size, info.etag)
 
 
-@settings(max_examples=150)
 @given(
     table=tables(),
     expression=expressions(),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.types import DoubleType, LongType, StringType
 from tests.core.virtual.filtering import flags_of, kept
 from tests.core.virtual.tables import commit, position_deletes, sqlite_catalog
+from tests.profiles import examples
 
 from streaming_core._store import open_store
 from streaming_core._virtual import VirtualIndex, build_index
@@ -150,7 +151,8 @@ _CONDITIONS = st.one_of(
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.lists(_CONDITIONS, min_size=1, max_size=2), min_size=1, max_size=2))
 def test_no_row_is_lost_or_added(changed: TablePlan, conditions: list[Any]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.virtual.tables import portable, puffin, vector_blob
+from tests.profiles import examples
 
 from streaming_core._store import MemoryStore
 from streaming_core._virtual import SourceFile, SourceReader
@@ -42,7 +43,7 @@ _POSITIONS = st.one_of(
 
 
 @given(_POSITIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_bitmaps_of_another_library_are_understood(positions: set[int]) -> None:
     """Every position comes back, in order."""
     found = roaring_positions(portable(positions), -1, "here")
@@ -65,7 +66,6 @@ def test_every_form_of_container_occurs() -> None:
 
 
 @given(st.sets(st.integers(0, 100_000), max_size=200), st.data())
-@settings(max_examples=150, deadline=None)
 def test_damaged_bitmaps_give_positions_in_bounds_or_an_error(
     positions: set[int], data: st.DataObject
 ) -> None:
@@ -121,7 +121,6 @@ def test_a_footer_longer_than_the_first_read_is_fetched_whole() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_damaged_puffin_files_are_errors_or_harmless(data: st.DataObject) -> None:
     """What is returned at all is what was deleted."""
     good = puffin([("a", [1, 5, 9]), ("b", range(100))])
@@ -250,7 +249,6 @@ _VALUES = st.one_of(
 
 
 @given(_VALUES)
-@settings(max_examples=300)
 def test_values_survive_as_text(pair: tuple[Any, pa.DataType]) -> None:
     """Of every type that a table can be partitioned by."""
     scalar = pa.scalar(*pair)
@@ -352,7 +350,6 @@ def test_rows_are_checked_against_the_table() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_damaged_plans_are_refused_or_sound(data: st.DataObject) -> None:
     """Nothing but the typed error comes of them, and no key that leads elsewhere."""
     good = dump(_plan())

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from streaming_core._store import LocalStore, MemoryStore
 from streaming_core._virtual import (
@@ -51,7 +52,7 @@ def _filled(count: int, store: Store | None = None) -> tuple[Store, list[SourceF
     return store, files
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 4)), max_size=12))
 def test_an_index_is_the_same_as_bytes_and_back(files: list[tuple[bytes, int]]) -> None:
     """Whatever formats note of their files."""
@@ -73,7 +74,6 @@ def test_an_index_is_the_same_as_bytes_and_back(files: list[tuple[bytes, int]]) 
     assert again.ordinals.tolist() == [at for size in sizes for at in range(size)]
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_a_damaged_index_is_an_error_or_shows(draw: st.DataObject) -> None:
     """Never a crash."""
@@ -143,6 +143,8 @@ def _rows(decoder: Decoder, name: str, results: Any) -> None:
     results.put(pa.ipc.open_file(pa.py_buffer(decoder.made(name, None))).read_all().num_rows)
 
 
+@pytest.mark.process
+@pytest.mark.essential
 def test_a_spawned_process_reads_by_it(tmp_path: Path) -> None:
     """With the index mapped from the file."""
     store, files = _filled(5, LocalStore(tmp_path / "data"))
@@ -153,8 +155,9 @@ def test_a_spawned_process_reads_by_it(tmp_path: Path) -> None:
     name = decoder.table().basenames("raw")[2]
     process = spawning.Process(target=_rows, args=(decoder, name, results))
     process.start()
+    process.join(200)
+    assert process.exitcode == 0
     assert results.get(timeout=60) == 3
-    process.join(60)
 
 
 def test_a_file_that_is_another_is_refused(tmp_path: Path) -> None:

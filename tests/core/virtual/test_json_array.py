@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.text_reading import CUTS, TextFile, same, survives
+from tests.profiles import examples
 
 from streaming_core._virtual._kinds._json_array import ElementScanner
 from streaming_core._virtual._kinds._lines import ends_in
@@ -155,7 +156,7 @@ def test_flips_and_cuts_are_read_or_refused() -> None:
     rows = [{"a": [1, None], "b": {"c": 'é"\\\n'}, "n": n} for n in range(20)]
     data = json.dumps(rows).encode()
     choice = random.Random(7)  # noqa: S311 - to be the same each time
-    for _ in range(400):
+    for _ in range(examples(400)):
         bad = bytearray(data)
         for _ in range(choice.randint(1, 3)):
             bad[choice.randrange(len(bad))] = choice.choice(b'{}[]",:\\\n\0\xff019n')

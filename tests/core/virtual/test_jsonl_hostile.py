@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.text_reading import TextFile, survives
+from tests.profiles import examples
 
 from streaming_core._virtual import Piece
 from streaming_core.errors import SourceFormatError
@@ -86,8 +87,10 @@ def test_brackets_in_strings_are_no_nesting() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"".join(b'{"k%d": 1}\n' % n for n in range(25_000)),
-        b"".join(b'{"m": {"k%d": 1}}\n' % n for n in range(25_000)),
+        pytest.param(b"".join(b'{"k%d": 1}\n' % n for n in range(25_000)), marks=pytest.mark.slow),
+        pytest.param(
+            b"".join(b'{"m": {"k%d": 1}}\n' % n for n in range(25_000)), marks=pytest.mark.slow
+        ),
         b"{" + b",".join(b'"k%d": 1' % n for n in range(100_000)) + b"}\n",
     ],
     ids=["keys", "inner keys", "one row"],
@@ -104,6 +107,7 @@ def test_keys_that_are_data_are_read_as_text() -> None:
     assert TextFile("a.jsonl", data, as_text=["m"]).rows()[-1] == {"m": '{"k19999": 1}'}
 
 
+@pytest.mark.slow
 def test_many_rows_of_many_columns_are_refused_before_they_take_memory() -> None:
     """A short row may have thousands of columns that are missing."""
     data = b"{" + b",".join(b'"k%d": 1' % n for n in range(2000)) + b"}\n" + b"{}\n" * 100_000
@@ -130,7 +134,7 @@ def test_flips_and_cuts_are_read_or_refused() -> None:
     row = {"a": [1, 2.5, None], "b": {"c": "é\n", "d": [{"e": True}]}, "f": "x" * 20}
     data = b"".join(json.dumps({**row, "n": n}).encode() + b"\n" for n in range(20))
     choice = random.Random(5)  # noqa: S311 - to be the same each time
-    for _ in range(400):
+    for _ in range(examples(400)):
         bad = bytearray(data)
         for _ in range(choice.randint(1, 3)):
             bad[choice.randrange(len(bad))] = choice.choice(b'{}[]",:\\\n\0\xff019nt')

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_core._codec import parse_compression
@@ -236,7 +236,6 @@ def test_every_cut_is_an_error(name: str) -> None:
         _read(LitData(), store)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     name=st.sampled_from(["values", "batches", "table", "table_zstd", "nested", "tokens"]),
     flips=st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 255)), min_size=1, max_size=4),
@@ -255,7 +254,6 @@ def test_changed_bytes_give_items_or_typed_errors(
         _read(LitData(), store)
 
 
-@settings(max_examples=200, deadline=None)
 @given(name=st.sampled_from(["values", "batches", "table"]), data=st.data())
 def test_changed_indexes_give_items_or_typed_errors(name: str, data: st.DataObject) -> None:
     """What the saved index says of a chunk is read back from a file too."""

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 from tests.core.virtual.kind_reading import Opened, decoded
+from tests.profiles import examples
 
 from streaming_core._virtual import open_kind
 from streaming_core._virtual._kinds import _packing, kind_of_name
@@ -75,7 +76,7 @@ def _table(rows: int) -> pa.Table:
 NAMES = _table(1).column_names
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     rows=st.integers(0, 700),
     codec=st.sampled_from(CODECS),

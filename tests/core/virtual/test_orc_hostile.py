@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 from tests.core.virtual.kind_reading import Opened, damaged, outcome
+from tests.profiles import examples
 
 from streaming_core._virtual._kinds._bounded import ExpandError, expand
 from streaming_core._virtual._kinds._orc_lengths import sum_of_lengths
@@ -79,7 +80,7 @@ LENGTHS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(lengths=LENGTHS, version=st.sampled_from(["0.11", "0.12"]))
 def test_lengths_that_were_written_are_never_refused(lengths: list[int], version: str) -> None:
     """All ways of encoding them, as the writer chooses them."""
@@ -116,7 +117,6 @@ def test_older_runs_as_the_format_describes_them(data: str, wanted: int) -> None
     assert sum_of_lengths(bytes.fromhex(data), newer=False) == wanted
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=40), newer=st.booleans())
 def test_any_bytes_as_lengths(data: bytes, *, newer: bool) -> None:
     """A sum that can be, or a refusal."""
@@ -146,7 +146,6 @@ def test_types_that_are_no_tree_are_refused() -> None:
             columns_of(types)
 
 
-@settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=3000), codec=st.sampled_from(["snappy", "lz4_raw"]))
 def test_blocks_expand_within_their_bound(data: bytes, codec: str) -> None:
     """To exactly what was compressed, and to nothing if it is more than was allowed."""

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from streaming_core._store import LocalStore, MemoryStore
 from streaming_core._virtual import SourceFile, SourceReader
@@ -62,7 +63,7 @@ def _table(rows: int) -> pa.Table:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     rows=st.integers(0, 400),
     group=st.integers(1, 200),
@@ -154,7 +155,7 @@ def test_what_is_cut_off_is_said(keep: int) -> None:
         Parquet().scan(_reader(data[:keep]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_flipped_bytes_are_an_error_or_show(draw: st.DataObject) -> None:
     """Never a crash, never another number of rows than was counted."""

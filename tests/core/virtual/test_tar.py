@@ -21,6 +21,7 @@ from tests.core.virtual.tar_archives import (
     rows_of,
     sample_files,
 )
+from tests.profiles import examples
 
 from streaming_core._store import LocalStore
 from streaming_core._virtual import SourceFile, SourceReader
@@ -144,7 +145,7 @@ def test_names_with_dots_are_refused_before_there_are_a_million_columns() -> Non
 # --- what is in archives --------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     files=st.lists(
         st.tuples(
@@ -187,8 +188,14 @@ def test_any_archive_reads_as_the_standard_library_reads_it(
     assert read_table(kind, reader, scan, names).to_pylist() == expected
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        (FORMATS[0], "a.tar"),
+        *(pytest.param(form, "a.tar", marks=pytest.mark.slow) for form in FORMATS[1:]),
+        pytest.param(FORMATS[-1], "a.tar.gz", marks=pytest.mark.slow),
+    ],
+)
 def test_thousands_of_samples_come_once_in_order(form: int, name: str) -> None:
     """In several units of about the same size, whichever columns are wanted."""
     files = sample_files(6000, 9000)
@@ -278,6 +285,7 @@ def test_global_fields_are_read() -> None:
     assert [row["__key__"] for row in rows_of(data)] == ["a", "b"]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("tar") is None, reason="needs the program tar")
 @pytest.mark.parametrize("form", ["v7", "oldgnu", "gnu", "ustar", "posix"])
 def test_archives_of_gnu_tar_read(tmp_path: Path, form: str) -> None:
@@ -301,6 +309,7 @@ def test_archives_of_gnu_tar_read(tmp_path: Path, form: str) -> None:
         assert rows == expected_rows(path.read_bytes())
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("tar") is None, reason="needs the program tar")
 @pytest.mark.parametrize("form", ["gnu", "posix"])
 def test_sparse_files_are_refused(tmp_path: Path, form: str) -> None:

@@ -8,7 +8,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.tar_archives import (
     archive_of,
@@ -95,7 +95,6 @@ def test_an_archive_of_nothing_has_no_samples() -> None:
         assert scan.schema.names == ["__key__"]
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     flips=st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 255)), min_size=1, max_size=6)
 )
@@ -108,7 +107,6 @@ def test_changed_bytes_give_samples_or_typed_errors(flips: list[tuple[int, int]]
         rows_of(bytes(data))
 
 
-@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_changed_indexes_give_samples_or_typed_errors(data: st.DataObject) -> None:
     """What the index says is read back from a file too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tarfile
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.virtual.tar_archives import (
@@ -14,12 +15,14 @@ from tests.core.virtual.tar_archives import (
     reader_of,
     sample_files,
 )
+from tests.profiles import examples
 
 from streaming_core._virtual._kinds._tar import Tar
 
 # --- how much is read -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_large_files_are_hopped_over_from_several_places() -> None:
     """A quarter of a GB in files of 1 MB takes few bytes, and few answers one after the other."""
     rng = random.Random(1)  # noqa: S311 - repeatable
@@ -54,7 +57,7 @@ def test_small_files_are_read_in_large_pieces() -> None:
     assert len(store.asked) < 12
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     sizes=st.lists(
         st.one_of(st.integers(0, 3000), st.integers(60_000, 500_000)), min_size=1, max_size=150

@@ -123,7 +123,7 @@ def test_what_was_flipped_after_indexing_is_found() -> None:
         file.kind.decode(file.file, file.scan.meta, file.units[-1], [shorter], None)
 
 
-@pytest.mark.parametrize("code", ["zst", "xz", "bz2", "br"])
+@pytest.mark.parametrize("code", ["zst", "xz", pytest.param("bz2", marks=pytest.mark.slow), "br"])
 def test_bombs_are_refused_unless_allowed(code: str) -> None:
     """A small file that expands to far more than it has is refused before its memory is taken."""
     packed = PACK[code](b"\n".join([bytes(100_000)] * 1000))

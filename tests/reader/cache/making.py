@@ -22,6 +22,9 @@ __all__ = [
     "NUM_SAMPLES",
     "LoggedStore",
     "Made",
+    "StuckStore",
+    "all_ids",
+    "bytes_at_once",
     "expected",
     "folder_bytes",
     "ids",
@@ -90,6 +93,11 @@ def ids(shard: Any) -> list[int]:
     return [sample["id"] for sample in shard]
 
 
+def all_ids(cache: ShardCache, made: Made) -> list[int]:
+    """Return the ids of all samples, read shard by shard through a cache."""
+    return [i for shard in range(made.num_shards) for i in ids(cache.open(shard))]
+
+
 def expected(made: Made, shard: int) -> list[int]:
     """Return the ids that a shard holds."""
     first, end = made.table.sample_offsets[shard : shard + 2]
@@ -124,6 +132,27 @@ class LoggedStore(LocalStore):
                     yield piece[at : at + self._piece]
 
 
+class StuckStore(LocalStore):
+    """A folder that hands out the first bytes of each file, and then nothing for ever."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self, path: Path, first: int) -> None:
+        super().__init__(path, False)
+        self._first = first
+
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield the first bytes."""
+        with closing(super().stream(key, start=start, max_bytes=max_bytes)) as pieces:
+            whole = b"".join(pieces)
+        assert self._first < len(whole)
+        if self._first:
+            yield memoryview(whole)[: self._first]
+        threading.Event().wait()
+
+
 def names(folder: Path) -> list[str]:
     """Return what is in a folder."""
     return sorted(path.name for path in folder.iterdir())
@@ -150,6 +179,31 @@ def folder_bytes(folder: Path, *, parts: bool = False) -> int:
             except FileNotFoundError:
                 continue
     return total
+
+
+def bytes_at_once(folder: Path, *, parts: bool = False) -> int | None:
+    """Return the bytes of all files at one moment; None if files came or went while they were read.
+
+    A listing alone is no snapshot: what moves while it is read may be counted twice. What two
+    listings in a row both have was there at once, between the two.
+    """
+    before, after = (_listed(folder, parts=parts) for _ in range(2))
+    return sum(before.values()) if before.keys() == after.keys() else None
+
+
+def _listed(folder: Path, *, parts: bool) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for root, _, files in os.walk(folder):
+        if Path(root).name == "parts" and not parts:
+            continue
+        for name in files:
+            path = Path(root) / name
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            found[str(path), status.st_ino] = status.st_size
+    return found
 
 
 def open_descriptors() -> list[str]:

@@ -27,6 +27,8 @@ from tests.reader.cache.making import (
     NUM_SAMPLES,
     LoggedStore,
     Made,
+    StuckStore,
+    bytes_at_once,
     expected,
     folder_bytes,
     ids,
@@ -35,6 +37,7 @@ from tests.reader.cache.making import (
     open_descriptors,
     ordinary_files,
 )
+from tests.reader.waiting import until
 
 from streaming_core.errors import StoreError
 from streaming_reader._cache import CacheGroup, SharedArrays
@@ -47,7 +50,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 
 _FORK = multiprocessing.get_context("fork")
 _READERS = 8
-_WATCHDOG_SECONDS = 120
+_SECONDS = 120
+_WATCHDOG_SECONDS = 280
 
 
 @pytest.fixture
@@ -75,17 +79,18 @@ def _run_with_kills(work: Callable[[int], object], kills: int, seed: int) -> int
         at = rng.randrange(_READERS)
         if killed < kills and running[at].is_alive():
             os.kill(running[at].pid or 0, signal.SIGKILL)
-            running[at].join(30)
+            running[at].join(_SECONDS)
             killed += 1
             running[at] = _started(partial(work, at))
         elif killed < kills and not running[at].is_alive():
             running[at] = _started(partial(work, at))
     for process in running:
-        process.join(30)
+        process.join(_SECONDS)
     assert [process.exitcode for process in running] == [0] * _READERS
     return killed
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_each_shard_is_fetched_once_plus_kills(tmp_path: Path, compression: str | None) -> None:
     """Without a limit a shard is fetched once for all processes, or once more for a kill."""
@@ -97,7 +102,7 @@ def test_each_shard_is_fetched_once_plus_kills(tmp_path: Path, compression: str 
         cache = made.cache(local, remote=store)
         order = np.random.default_rng(number).permutation(made.num_shards)
         for shard in order.tolist():
-            assert ids(cache.open(shard, timeout=60)) == expected(made, shard)
+            assert ids(cache.open(shard, timeout=_SECONDS)) == expected(made, shard)
 
     killed = _run_with_kills(work, kills=12, seed=5)
     fetched = Counter(log.read_text().split())
@@ -108,6 +113,7 @@ def test_each_shard_is_fetched_once_plus_kills(tmp_path: Path, compression: str 
     assert names(local / ".streaming/parts") == []
 
 
+@pytest.mark.kill
 def test_a_tiny_limit_holds_under_kills(made: Made, tmp_path: Path) -> None:
     """Eight processes under a limit of four shards, killed at random: it holds at every moment."""
     local, log = tmp_path / "local", tmp_path / "log"
@@ -117,18 +123,20 @@ def test_a_tiny_limit_holds_under_kills(made: Made, tmp_path: Path) -> None:
         store = LoggedStore(made.folder, log, piece=400, seconds=0.0005)
         cache = made.cache(local, remote=store, group=CacheGroup(limit), max_open=1)
         for shard in np.random.default_rng(number).integers(0, made.num_shards, 15).tolist():
-            assert ids(cache.open(shard, timeout=90)) == expected(made, shard)
+            assert ids(cache.open(shard, timeout=_SECONDS)) == expected(made, shard)
 
     over: list[int] = []
+    looks = 0
     done = threading.Event()
 
     def watch() -> None:
+        nonlocal looks
         while not done.wait(0.002):
-            # A listing is no snapshot: what moves while it is read may be counted twice.
-            found = min(folder_bytes(local) for _ in range(3))
-            whole = min(folder_bytes(local, parts=True) for _ in range(3))
-            if found > limit or whole > limit + _READERS * made.largest:
-                over.append(found)
+            for parts, most in ((False, limit), (True, limit + _READERS * made.largest)):
+                found = bytes_at_once(local, parts=parts)
+                looks += found is not None
+                if found is not None and found > most:
+                    over.append(found)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -136,35 +144,39 @@ def test_a_tiny_limit_holds_under_kills(made: Made, tmp_path: Path) -> None:
         _run_with_kills(work, kills=12, seed=6)
     finally:
         done.set()
-        watcher.join(30)
+        watcher.join(_SECONDS)
     assert not over
+    assert looks
     made.cache(local)
     assert names(local / ".streaming/parts") == []
     assert folder_bytes(local, parts=True) <= limit
 
 
-@pytest.mark.parametrize("moment", range(6))
-def test_a_kill_in_the_middle_of_a_fetch(made: Made, tmp_path: Path, moment: int) -> None:
+@pytest.mark.kill
+@pytest.mark.essential
+def test_a_kill_in_the_middle_of_a_fetch(made: Made, tmp_path: Path) -> None:
     """The next process finds the lock free, the half file gone, and fetches it whole."""
-    local, log = tmp_path / "local", tmp_path / "log"
+    for come in range(0, 600, 100):
+        _kill_in_the_middle(made, tmp_path / f"local-{come}", come)
+
+
+def _kill_in_the_middle(made: Made, local: Path, come: int) -> None:
+    """Kill a process that fetches a shard, after so many bytes of it."""
 
     def work() -> None:
-        store = LoggedStore(made.folder, log, piece=50, seconds=0.01)
-        made.cache(local, remote=store).open(0)
+        made.cache(local, remote=StuckStore(made.folder, come)).open(0)
 
     process = _started(work)
     part = local / ".streaming/parts" / f"{made.table.shard(0).raw.basename}.raw"
-    pause = threading.Event()
-    end = time.monotonic() + 60
-    while not (part.exists() and part.stat().st_size >= 100 * moment):
-        assert time.monotonic() < end
-        pause.wait(0.002)
-    os.kill(process.pid or 0, signal.SIGKILL)
-    process.join(30)
+    try:
+        until(lambda: part.exists() and part.stat().st_size == come)
+    finally:
+        os.kill(process.pid or 0, signal.SIGKILL)
+        process.join(_SECONDS)
     assert part.exists()
     cache = made.cache(local)
     assert not part.exists()
-    assert ids(cache.open(0, timeout=20)) == expected(made, 0)
+    assert ids(cache.open(0, timeout=_SECONDS)) == expected(made, 0)
     assert ordinary_files(local) == {made.table.shard(0).raw.basename}
 
 
@@ -209,6 +221,7 @@ def leave_nothing(root: Path) -> None:
     print(json.dumps([before, _state()]))  # noqa: T201 - for the test
 
 
+@pytest.mark.process
 def test_caches_leave_nothing_in_the_process(made: Made, tmp_path: Path) -> None:
     """Descriptors, threads, shared memory and temporary files are after 200 caches as before."""
     assert made.num_shards
@@ -225,7 +238,6 @@ def test_caches_leave_nothing_in_the_process(made: Made, tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     before, after = json.loads(done.stdout)
@@ -261,7 +273,7 @@ def _as_nobody(work: Callable[[], object]) -> int | None:
         work()
 
     process = _started(run)
-    process.join(60)
+    process.join(_SECONDS)
     return process.exitcode
 
 
@@ -274,6 +286,7 @@ def public() -> Iterator[Path]:
         yield path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_a_read_only_folder_that_is_complete_works(public: Path, compression: str | None) -> None:
     """Who may only read opens all that is there, decompressed or not, with and without remote."""
@@ -291,6 +304,7 @@ def test_a_read_only_folder_that_is_complete_works(public: Path, compression: st
     assert _as_nobody(work) == 0
 
 
+@pytest.mark.process
 def test_what_cannot_be_written_is_an_error_that_names_the_folder(public: Path) -> None:
     """A missing shard in a folder of another user: who, where, how much; and no limit there."""
     made = make(public / "remote")
@@ -308,6 +322,7 @@ def test_what_cannot_be_written_is_an_error_that_names_the_folder(public: Path) 
     assert _as_nobody(work) == 0
 
 
+@pytest.mark.process
 def test_two_users_share_a_folder_that_both_may_write(public: Path) -> None:
     """In a folder that both may write to, each reads what either has fetched."""
     made = make(public / "remote")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.reader.cache.making import (
     NUM_SAMPLES,
     Made,
+    bytes_at_once,
     expected,
     folder_bytes,
     ids,
@@ -45,7 +46,11 @@ def _tight(made: Made, *, shards: float = 4) -> int:
 
 
 def _usage(group: CacheGroup) -> int:
-    return group.usage(time.monotonic() + 10)
+    return group.usage(_soon())
+
+
+def _soon() -> float:
+    return time.monotonic() + 120
 
 
 @pytest.mark.parametrize("keep_zip", [False, True])
@@ -121,7 +126,7 @@ def test_a_ledger_whose_maker_died_at_once_is_not_believed(
         cache = made.cache(local, group=CacheGroup(limit), max_open=2)
     ledger = Places(str(local)).ledger
     Path(ledger).unlink()
-    with Ledger(ledger, made.num_shards, made.table.fingerprint()).locked(time.monotonic() + 9):
+    with Ledger(ledger, made.num_shards, made.table.fingerprint()).locked(_soon()):
         pass  # and dies
     cache.open(5)
     assert folder_bytes(local) <= limit
@@ -143,7 +148,7 @@ def test_files_count_whose_maker_died_after_room_was_made(made: Made, tmp_path: 
                 shutil.copy(made.folder / name, local / name)
                 number = int(name[6:11])
                 size = (local / name).stat().st_size
-                with group.held(time.monotonic() + 9) as held:
+                with group.held(_soon()) as held:
                     held.pages[0].set(number, Entry(State.FETCHING, size))
             return super().stream(key, **options)
 
@@ -207,26 +212,30 @@ def test_threads_keep_the_limit(made: Made, tmp_path: Path) -> None:
     local = tmp_path / "local"
     cache = made.cache(local, group=CacheGroup(limit), max_open=1)
     over: list[int] = []
+    looks = 0
     done = threading.Event()
 
     def watch() -> None:
+        nonlocal looks
         while not done.wait(0.001):
-            found = folder_bytes(local)
-            if found > limit:
+            found = bytes_at_once(local)
+            looks += found is not None
+            if found is not None and found > limit:
                 over.append(found)
 
     def read(seed: int) -> None:
         for shard in np.random.default_rng(seed).integers(0, made.num_shards, 25).tolist():
-            assert ids(cache.open(shard, timeout=60)) == expected(made, shard)
+            assert ids(cache.open(shard, timeout=120)) == expected(made, shard)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     with ThreadPoolExecutor(8) as pool:
         for result in [pool.submit(read, seed) for seed in range(8)]:
-            result.result(120)
+            result.result(240)
     done.set()
     watcher.join()
     assert not over
+    assert looks
 
 
 def test_a_limit_that_is_too_small_is_refused(made: Made, tmp_path: Path) -> None:

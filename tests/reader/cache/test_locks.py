@@ -8,18 +8,17 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.reader.cache.making import LoggedStore, expected, ids, make
+from tests.reader.waiting import until
 
 from streaming_core.errors import WaitTimeoutError
 from streaming_reader._cache._locks import is_free, lock_file, lock_now
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 def _soon() -> float:
@@ -51,17 +50,18 @@ def test_a_wait_ends_at_its_deadline(tmp_path: Path) -> None:
     lock_file(path, _soon(), "testing").close()
 
 
+@pytest.mark.skipif(not Path("/proc/locks").is_file(), reason="looks into /proc")
 def test_a_lock_is_on_the_file_that_has_the_name(tmp_path: Path) -> None:
     """Who waited for a file that was replaced waits for the new one, not with the old in hand."""
     path = str(tmp_path / "lock")
     first = lock_file(path, _soon(), "testing")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lock_file, path, _soon(), "testing")
-        _wait_for_thread("streaming-lock")
+        until(lambda: _waits_for(tmp_path / "lock"))
         (tmp_path / "lock").unlink()
         second = lock_file(path, _soon(), "testing")
         first.close()
-        threading.Event().wait(0.2)
+        until(lambda: _waits_for(tmp_path / "lock"))
         assert not waiting.done()
         second.close()
         got = waiting.result(_SECONDS)
@@ -69,15 +69,14 @@ def test_a_lock_is_on_the_file_that_has_the_name(tmp_path: Path) -> None:
         got.close()
 
 
-def _wait_for_thread(name: str) -> None:
-    end = _soon()
-    pause = threading.Event()
-    while not any(thread.name == name for thread in threading.enumerate()):
-        assert time.monotonic() < end
-        pause.wait(0.005)
-    pause.wait(0.05)  # it has started, and comes to its wait now
+def _waits_for(path: Path) -> bool:
+    """Tell whether this process waits for a lock of the file that has the name now."""
+    end = f":{path.stat().st_ino} "
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and end in line for line in lines)
 
 
+@pytest.mark.kill
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
     """A process that forked while it fetched is killed: its child lives on and blocks nobody."""
@@ -96,9 +95,9 @@ def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
         pid = os.fork()
         if not pid:
             child_pid.value = os.getpid()
-            pause.wait(_SECONDS)
+            pause.wait(2 * _SECONDS)
             os._exit(0)
-        pause.wait(_SECONDS)
+        pause.wait(2 * _SECONDS)
 
     process = context.Process(target=parent)
     process.start()
@@ -110,10 +109,13 @@ def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
     process.join()  # with a limit it would wait for the child, which holds the same pipe
     cache = made.cache(local)
     assert list((local / ".streaming/parts").iterdir()) == []
-    assert ids(cache.open(0, timeout=10)) == expected(made, 0)
-    os.kill(child_pid.value, signal.SIGKILL)
+    try:
+        assert ids(cache.open(0, timeout=_SECONDS / 2)) == expected(made, 0)
+    finally:
+        os.kill(child_pid.value, signal.SIGKILL)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_fork_while_a_lock_is_closed_does_not_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

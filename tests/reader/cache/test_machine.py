@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.profiles import examples
 from tests.reader.cache.making import (
     LoggedStore,
     Made,
@@ -36,11 +37,15 @@ if TYPE_CHECKING:
     from streaming_core._format import Shard
     from streaming_reader._cache import ShardCache
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
+pytestmark = [
+    pytest.mark.kill,
+    pytest.mark.essential,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks"),
+]
 
 _SHARDS = st.integers(0, 11)
 _FORK = multiprocessing.get_context("fork")
-_SECONDS = 30
+_SECONDS = 120
 
 
 @lru_cache(maxsize=2)
@@ -244,8 +249,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

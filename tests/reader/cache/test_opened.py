@@ -118,6 +118,7 @@ _MANY_STREAMS = """
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="mappings cost no descriptors")
 def test_many_streams_do_not_run_out_of_descriptors(tmp_path: Path) -> None:
     """Forty caches read with 256 descriptors, and even when others have taken all that are left."""

@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["ROOT", "launch", "quiet_environment", "torchrun"]
 
 ROOT = Path(__file__).parents[3]
-_DEADLINE = 120
+_DEADLINE = 600
 
 
 def quiet_environment() -> dict[str, str]:

@@ -51,7 +51,7 @@ def resumable(out: str) -> None:
                 Path(out, f"killed.{attempt}").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             store.set(f"{attempt}.{step}.{rank}", "done")
-            store.wait([f"{attempt}.{step}.{each}" for each in range(2)], timedelta(seconds=60))
+            store.wait([f"{attempt}.{step}.{each}" for each in range(2)], timedelta(seconds=200))
             if rank == "0" and step % STEPS_BETWEEN_STATES == 0:
                 Path(out, "saving.json").write_text(json.dumps([step, loader.state_dict()]))
                 Path(out, "saving.json").replace(saved)

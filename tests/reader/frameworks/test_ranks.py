@@ -18,9 +18,13 @@ from streaming_core import StreamingDataset
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.timeout(900)
+
 _JOBS = "tests.reader.frameworks.rank_jobs"
 
 
+@pytest.mark.framework
+@pytest.mark.kill
 def test_a_job_whose_ranks_are_killed_trains_on_every_sample_once(tmp_path: Path) -> None:
     """Torchrun starts it anew twice, and each time it goes on from the state that was saved last.
 
@@ -41,6 +45,7 @@ def test_a_job_whose_ranks_are_killed_trains_on_every_sample_once(tmp_path: Path
     assert sorted(found[0]) != sorted(found[1])
 
 
+@pytest.mark.framework
 def test_ranks_never_wait_for_each_other(tmp_path: Path) -> None:
     """One iterates while the other does not, without a group and with one; none is made for it."""
     write_ids(tmp_path / "data", 0, 40, shard=9)
@@ -54,13 +59,13 @@ _QUIET = """
 import sys
 from streaming_core import StreamingDataLoader, StreamingDataset
 
-def main():
+def check(method):
     dataset = StreamingDataset(local=sys.argv[1], batch_size=4, shuffle=True)
     wanted = [sample["id"] for sample in dataset]
     second = [sample["id"] for sample in dataset]
     dataset.next_epoch = 0
     loader = StreamingDataLoader(
-        dataset, batch_size=4, num_workers=2, multiprocessing_context=sys.argv[2]
+        dataset, batch_size=4, num_workers=2 - (method == "spawn"), multiprocessing_context=method
     )
     assert [int(i) for batch in loader for i in batch["id"]] == wanted
     assert [int(i) for batch in loader for i in batch["id"]] == second
@@ -68,25 +73,24 @@ def main():
     assert not torch.cuda.is_initialized()
 
 if __name__ == "__main__":
-    main()
+    for method in ("fork", "spawn", "forkserver"):
+        check(method)
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_of_any_kind_go_on_with_what_the_main_process_began(
-    tmp_path: Path, method: str
-) -> None:
+@pytest.mark.process
+def test_workers_of_any_kind_go_on_with_what_the_main_process_began(tmp_path: Path) -> None:
     """The data set is iterated where it was made and then in workers, with warnings as errors."""
     script = tmp_path / "script.py"
     script.write_text(_QUIET)
     write_ids(tmp_path / "data", 0, 40, shard=9)
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script), str(tmp_path / "data"), method],
+        [sys.executable, "-W", "error", str(script), str(tmp_path / "data")],
         env=quiet_environment(),
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert not done.stderr
@@ -106,6 +110,7 @@ assert sorted(int(i) for batch in loader for i in batch["id"]) == list(range(40)
 """
 
 
+@pytest.mark.process
 def test_it_works_where_there_is_no_main_module(tmp_path: Path) -> None:
     """As in a notebook, whose cells no spawned worker can import."""
     write_ids(tmp_path / "data", 0, 40, shard=9)
@@ -115,13 +120,13 @@ def test_it_works_where_there_is_no_main_module(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_seed_that_is_set_anew_does_not_repeat_an_epoch(ids_folder: Path, workers: int) -> None:
+@pytest.mark.process
+def test_a_seed_that_is_set_anew_does_not_repeat_an_epoch(ids_folder: Path) -> None:
     """Torch then names every run of workers alike, and they still begin the next one together."""
     import torch
 
@@ -138,7 +143,7 @@ def test_a_seed_that_is_set_anew_does_not_repeat_an_epoch(ids_folder: Path, work
             num_workers=number,
             multiprocessing_context="fork" if number else None,
         )
-        for number in (0, workers)
+        for number in (0, 2)
     ]
     epochs = [[ids(loader) for _ in range(3)] for loader in loaders]
     assert epochs[0] == epochs[1]

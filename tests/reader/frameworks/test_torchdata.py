@@ -21,13 +21,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
 
-_WAYS: list[dict[str, Any]] = [
-    {"num_workers": 0},
-    {"num_workers": 1, "multiprocessing_context": "fork"},
-    {"num_workers": 2, "multiprocessing_context": "fork"},
-    {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True},
-    {"num_workers": 2, "multiprocessing_context": "fork", "snapshot_every_n_steps": 3},
-]
+_HERE: dict[str, Any] = {"num_workers": 0}
+_ONE: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "fork"}
+_TWO: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}
+_process = pytest.mark.process
 
 
 def _id_list(samples: list[dict[str, Any]]) -> list[int]:
@@ -39,7 +36,15 @@ def _loader(folder: Path, way: dict[str, Any], **config: Any) -> Any:
     return StatefulDataLoader(dataset, batch_size=4, collate_fn=_id_list, **way)
 
 
-@pytest.mark.parametrize("way", _WAYS, ids=str)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(_HERE, id="in process"),
+        pytest.param(_TWO, id="two", marks=_process),
+        pytest.param({**_TWO, "persistent_workers": True}, id="persistent", marks=_process),
+        pytest.param({**_TWO, "snapshot_every_n_steps": 3}, id="snapshots", marks=_process),
+    ],
+)
 def test_a_state_goes_on_with_exactly_the_rest(ids_folder: Path, way: dict[str, Any]) -> None:
     """Of the second epoch, after any batch and at its end, in a new loader and in the old one.
 
@@ -64,17 +69,21 @@ def test_a_state_goes_on_with_exactly_the_rest(ids_folder: Path, way: dict[str, 
             assert list(target) == whole[2], stop
 
 
+@pytest.mark.process
 def test_spawned_workers_go_on_as_well(ids_folder: Path) -> None:
     """In a loader of their own, where forked ones stopped."""
-    whole = list(_loader(ids_folder, _WAYS[1]))
-    stopped = _loader(ids_folder, _WAYS[1])
+    whole = list(_loader(ids_folder, _ONE))
+    stopped = _loader(ids_folder, _ONE)
     first = list(itertools.islice(stopped, 3))
     spawned = _loader(ids_folder, {"num_workers": 1, "multiprocessing_context": "spawn"})
     spawned.load_state_dict(stopped.state_dict())
     assert first + list(spawned) == whole
 
 
-@pytest.mark.parametrize("way", _WAYS[:4:2], ids=str)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(_HERE, id="in process"), pytest.param(_TWO, id="two", marks=_process)],
+)
 def test_a_state_taken_before_the_first_batch_is_the_beginning(
     ids_folder: Path, way: dict[str, Any]
 ) -> None:
@@ -86,9 +95,10 @@ def test_a_state_taken_before_the_first_batch_is_the_beginning(
     assert [list(loader), list(loader)] == [first, second]
 
 
+@pytest.mark.process
 def test_a_state_that_is_resumed_can_be_resumed_again(ids_folder: Path) -> None:
     """Stopped after every third batch, each time in a new loader."""
-    way = _WAYS[2]
+    way = _TWO
     whole = list(_loader(ids_folder, way))
     found: list[list[int]] = []
     state = None
@@ -124,10 +134,11 @@ def test_a_workers_state_is_of_one_sequence(
             other.load_state_dict(broken)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [1, 3])
 def test_another_number_of_workers_is_refused(ids_folder: Path, workers: int) -> None:
     """Rather than that samples are lost or repeated."""
-    stopped = _loader(ids_folder, _WAYS[2])
+    stopped = _loader(ids_folder, _TWO)
     next(iter(stopped))
     other = _loader(ids_folder, {"num_workers": workers, "multiprocessing_context": "fork"})
     other.load_state_dict(stopped.state_dict())

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.reader.conftest import write_ids
 from tests.reader.frameworks.launching import launch
-from tests.reader.frameworks.trainer_jobs import BATCH, VARIANTS
+from tests.reader.frameworks.trainer_jobs import BATCH, CASES
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = [pytest.mark.framework, pytest.mark.timeout(900)]
 
 _JOBS = "tests.reader.frameworks.trainer_jobs"
 _SAMPLES = 128
@@ -44,19 +46,22 @@ def test_accelerate_gives_every_sample_once(
     by_rank = launch(ranks, _JOBS, "accelerate", tmp_path / "out", even_folder, ids_folder)
     ours = [found["ours"]["epochs"] for found in by_rank]
     assert ours[0][0] != ours[0][1]
-    for variant, workers in itertools.product(VARIANTS, (0, 2)):
-        name = f"{variant}, {workers} workers"
+    for variant, workers, data in CASES:
+        name = f"{variant}, {workers} workers, {data}"
         size = BATCH // ranks if variant.startswith("split") else BATCH
-        even = [found[f"{name}, even"] for found in by_rank]
+        told = [found[name] for found in by_rank]
+        if data == "odd":
+            for epoch in range(2):
+                odd = [_ids(found["epochs"][epoch]) for found in told]
+                assert set(itertools.chain(*odd)) == set(range(101)), name
+            continue
         for epoch in range(2):
-            assert _is_epoch([found["epochs"][epoch] for found in even]), name
-            odd = [_ids(found[f"{name}, odd"]["epochs"][epoch]) for found in by_rank]
-            assert set(itertools.chain(*odd)) == set(range(101)), name
-        for found in even:
+            assert _is_epoch([found["epochs"][epoch] for found in told]), name
+        for found in told:
             assert [len(epoch) for epoch in found["epochs"]] == [found["length"]] * 2, name
             assert {len(batch) for epoch in found["epochs"] for batch in epoch} == {size}, name
         if not variant.startswith("split"):
-            assert [found["epochs"] for found in even] == ours, name
+            assert [found["epochs"] for found in told] == ours, name
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import sys
@@ -23,6 +22,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "split, every process reads": {"split_batches": True, "dispatch_batches": False},
     "stateful": {"use_stateful_dataloader": True},
 }
+CASES = [
+    *((name, 2, "even") for name in VARIANTS),
+    *((name, 0, "odd") for name in VARIANTS),
+    ("default", 0, "even"),
+    ("split", 0, "even"),
+    ("default", 2, "odd"),
+]
+"""Variants of which every one meets either number of workers, and either number of samples."""
 
 
 def ids_of(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -46,10 +53,11 @@ def accelerate(out: str, folder: str, odd: str) -> None:
     from accelerate.utils import DataLoaderConfiguration
 
     found = {}
-    for (name, config), workers, data in itertools.product(VARIANTS.items(), (0, 2), (folder, odd)):
+    for name, workers, data in CASES:
+        config, place = VARIANTS[name], odd if data == "odd" else folder
         prepared = Accelerator(dataloader_config=DataLoaderConfiguration(**config)).prepare(
             DataLoader(
-                dataset(data),
+                dataset(place),
                 batch_size=BATCH,
                 collate_fn=ids_of,
                 num_workers=workers,
@@ -57,7 +65,7 @@ def accelerate(out: str, folder: str, odd: str) -> None:
             )
         )
         batches = [[batch["id"].tolist() for batch in prepared] for _ in range(2)]
-        found[f"{name}, {workers} workers, {'even' if data == folder else 'odd'}"] = {
+        found[f"{name}, {workers} workers, {data}"] = {
             "length": len(prepared),
             "epochs": batches,
         }

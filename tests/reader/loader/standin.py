@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import time
+from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,9 +18,21 @@ from torch.utils.data import IterableDataset, get_worker_info
 from streaming_core.errors import IndexInvalidError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Boom", "Numbers", "children", "descriptors", "first_column", "shm", "temp_files"]
+__all__ = [
+    "Boom",
+    "Numbers",
+    "children",
+    "descriptors",
+    "first_column",
+    "shm",
+    "temp_files",
+    "until",
+    "until_gone",
+]
+
+_DEADLINE_SECONDS = 90.0
 
 
 class Boom(Exception):  # noqa: N818 - a name to look for
@@ -125,3 +140,24 @@ def shm() -> set[str]:
 def temp_files(folder: Path) -> set[str]:
     """Return the names in a folder."""
     return {path.name for path in folder.iterdir()}
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds that may take its time on a busy machine."""
+    end = time.monotonic() + _DEADLINE_SECONDS
+    while not holds():
+        assert time.monotonic() < end, f"not before the deadline: {what}"
+        gc.collect()
+        active_children()  # waits for those that have ended
+        time.sleep(0.01)
+
+
+def until_gone(found: Callable[[], set[str]], what: str) -> None:
+    """Wait until nothing that is found now exists any more; other processes may add to it."""
+    left = found()
+
+    def all_gone() -> bool:
+        left.intersection_update(found())
+        return not left
+
+    until(all_gone, f"{what} is gone: {sorted(left)}")

@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
+import multiprocessing
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.reader.loader.standin import (
-    Boom,
     Numbers,
-    children,
-    descriptors,
     first_column,
-    shm,
-    temp_files,
+)
+from tests.reader.loader.ways import (
+    FORKED,
+    HERE,
+    IN_PROCESS_AND_FORKED,
+    PERSISTENT,
+    SPAWNED,
+    ids_of,
 )
 from torch.utils.data import DataLoader, TensorDataset, default_collate, get_worker_info
 
-from streaming_core.errors import IndexInvalidError
 from streaming_reader.loader import StreamingDataLoader
 
 # Three workers on a machine of two cores are no reason to fail.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
-WAYS: list[dict[str, Any]] = [
-    {"num_workers": 0},
-    {"num_workers": 1},
-    {"num_workers": 2, "multiprocessing_context": "fork"},
-    {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True},
-    {"num_workers": 2, "multiprocessing_context": "spawn"},
-    {"num_workers": 2, "multiprocessing_context": "forkserver", "persistent_workers": True},
-    {"num_workers": 3, "multiprocessing_context": "fork", "prefetch_factor": 5},
-]
+_process = pytest.mark.process
+_essential = pytest.mark.essential
 
 
-def _ids(batches: Any) -> list[int]:
-    return [int(i) for batch in batches for i in batch["id"]]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(HERE, id="in process"),
+        pytest.param(FORKED, id="fork", marks=[_process, _essential]),
+        pytest.param(PERSISTENT, id="fork, persistent", marks=_process),
+        pytest.param(
+            {**SPAWNED, "num_workers": 1, "persistent_workers": True},
+            id="spawn, persistent",
+            marks=[_process, _essential],
+        ),
+        pytest.param(
+            {"num_workers": 1, "multiprocessing_context": "forkserver"},
+            id="forkserver",
+            marks=_process,
+        ),
+        pytest.param(
+            {"num_workers": 3, "multiprocessing_context": "fork", "prefetch_factor": 5},
+            id="three, prefetching",
+            marks=_process,
+        ),
+    ],
+)
 def test_every_kind_of_worker_gives_the_same_batches(way: dict[str, Any]) -> None:
     """Values, types, order and count are equal for any start method, twice in a row."""
     loader = StreamingDataLoader(Numbers(103), 10, **way)
     for _ in range(2):
         batches = list(loader)
-        assert _ids(batches) == list(range(103))
+        assert ids_of(batches) == list(range(103))
         for batch in batches:
             assert list(batch) == ["id", "x", "text", "blob"]
             assert isinstance(batch["x"], torch.Tensor)
@@ -63,17 +69,18 @@ def test_every_kind_of_worker_gives_the_same_batches(way: dict[str, Any]) -> Non
         assert loader.num_samples_yielded == 103
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", IN_PROCESS_AND_FORKED)
 def test_formats_and_drop_last_reach_the_data_set(workers: int) -> None:
     """`batch_format` says what a batch consists of, `drop_last` what becomes of a short one."""
     loader = StreamingDataLoader(
         Numbers(25), 10, batch_format="numpy", drop_last=True, num_workers=workers
     )
     batches = list(loader)
-    assert _ids(batches) == list(range(20))
+    assert ids_of(batches) == list(range(20))
     assert all(type(batch["x"]) is np.ndarray for batch in batches)
 
 
+@_process
 def test_the_loader_stays_what_users_expect() -> None:
     """Attributes and length are torch's, however batches are made."""
     data = Numbers(103)
@@ -85,8 +92,10 @@ def test_the_loader_stays_what_users_expect() -> None:
     assert len(list(loader)) == 11
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(
+    ("workers", "drop_last"),
+    [(0, False), (0, True), pytest.param(2, True, marks=_process)],
+)
 def test_a_collate_function_gets_lists_of_samples(workers: int, drop_last: bool) -> None:
     """What it returns arrives as torch's loader gives it, and samples are counted, not columns."""
     options: dict[str, Any] = {
@@ -98,6 +107,7 @@ def test_a_collate_function_gets_lists_of_samples(workers: int, drop_last: bool)
     assert ours.num_samples_yielded == (40 if drop_last else 42)
 
 
+@_process
 def test_without_a_batch_size_samples_come_one_by_one() -> None:
     """As torch does it: converted, not collated; each is counted."""
     loader = StreamingDataLoader(Numbers(9), None, num_workers=2)
@@ -107,7 +117,7 @@ def test_without_a_batch_size_samples_come_one_by_one() -> None:
     assert loader.num_samples_yielded == 9
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", IN_PROCESS_AND_FORKED)
 def test_other_data_sets_are_loaded_as_torch_does_it(workers: int) -> None:
     """A map-style data set shuffles, has no state, and counts its samples."""
     data = TensorDataset(torch.arange(50), torch.arange(50))
@@ -124,7 +134,14 @@ def test_other_data_sets_are_loaded_as_torch_does_it(workers: int) -> None:
 # --- state ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS[:4], ids=str)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(HERE, id="in process"),
+        pytest.param(FORKED, id="fork", marks=[_process, _essential]),
+        pytest.param(PERSISTENT, id="fork, persistent", marks=_process),
+    ],
+)
 def test_state_counts_what_the_trainer_received(way: dict[str, Any]) -> None:
     """Prefetched batches do not count, ranks do, replicas count once; a new iteration is at 0."""
     loader = StreamingDataLoader(Numbers(60, num_ranks=6, replication=2), 4, **way)
@@ -148,6 +165,7 @@ def test_a_state_goes_to_the_data_set() -> None:
     assert data.loaded == {"epoch": 3}
 
 
+@_process
 def test_two_loaders_at_once_do_not_disturb_each_other() -> None:
     """Batches and counts of two data sets, and of two iterations of one, stay apart."""
     one = StreamingDataLoader(Numbers(40, 700), 4, num_workers=2)
@@ -157,108 +175,27 @@ def test_two_loaders_at_once_do_not_disturb_each_other() -> None:
     for a, b, c in zip(again, two, one, strict=True):
         for kept, batch in zip(got, (a, b, c), strict=True):
             kept.append(batch)
-    assert [_ids(batches) for batches in got] == [list(range(40)), list(range(80)), list(range(40))]
+    assert [ids_of(batches) for batches in got] == [
+        list(range(40)),
+        list(range(80)),
+        list(range(40)),
+    ]
     assert (one.num_samples_yielded, two.num_samples_yielded) == (40, 80)
 
 
+@_process
 def test_kept_batches_never_change() -> None:
     """Whoever keeps all batches of an epoch gets them whole, though slots run out."""
     batches = list(StreamingDataLoader(Numbers(2000), 10, num_workers=2, prefetch_factor=2))
-    assert _ids(batches) == list(range(2000))
+    assert ids_of(batches) == list(range(2000))
     assert all(batch["x"].eq(batch["id"][:, None]).all() for batch in batches)
 
 
+@_process
 def test_out_of_order_delivery_loses_nothing() -> None:
     """With `in_order=False` all batches come, in whatever order."""
     loader = StreamingDataLoader(Numbers(200), 4, num_workers=3, in_order=False)
-    assert sorted(_ids(loader)) == list(range(200))
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", WAYS[:5], ids=str)
-def test_an_error_arrives_with_type_and_attributes(way: dict[str, Any]) -> None:
-    """After the batches before it, once and for all; a new iteration begins anew."""
-    loader = StreamingDataLoader(Numbers(100, fail_at_batch=6), 4, **way)
-    for _ in range(2):
-        iterator = iter(loader)
-        got = []
-        with pytest.raises(Boom) as caught:
-            got.extend(iterator)
-        assert _ids(got) == list(range(24))
-        assert (caught.value.shard, caught.value.url) == (6, "s3://bucket/shard")
-        if way["num_workers"]:
-            assert "in DataLoader worker process" in caught.value.__notes__[0]
-            assert "_disturb" in caught.value.__notes__[0]
-            with pytest.raises(Boom):
-                next(iterator)
-
-
-def test_errors_with_structure_survive() -> None:
-    """An error of ours keeps what a handler looks at."""
-    loader = StreamingDataLoader(Numbers(100, index_error_at_batch=1), 4, num_workers=2)
-    with pytest.raises(IndexInvalidError) as caught:
-        list(loader)
-    assert caught.value.problems[0].path == "$.a"
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_an_error_at_the_beginning_of_an_epoch_is_raised(persistent: bool) -> None:
-    """Also in a worker that is used again, and the iteration after that may succeed."""
-    data = Numbers(20, fail_at_begin=2 if persistent else 1)
-    loader = StreamingDataLoader(data, 4, num_workers=2, persistent_workers=persistent)
-    if persistent:
-        assert _ids(loader) == list(range(20))
-    with pytest.raises(Boom):
-        list(loader)
-    data.plan.clear()
-    assert _ids(loader) == list(range(20))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_stray_stop_iteration_is_no_end(workers: int) -> None:
-    """No fault yields a short epoch."""
-    loader = StreamingDataLoader(Numbers(40, stop_at_batch=3), 4, num_workers=workers)
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        list(loader)
-
-
-# torch raises the death of a worker from a signal handler: wherever the trainer is just then.
-_anywhere = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@_anywhere
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_killed_worker_is_an_error_at_once(persistent: bool) -> None:
-    """No hang, and no batch that was not finished."""
-    data = Numbers(400, 20_000, kill_at_batch=13)
-    loader = StreamingDataLoader(data, 4, num_workers=2, persistent_workers=persistent)
-    began = time.monotonic()
-    got: list[Any] = []
-    with pytest.raises(RuntimeError, match=r"worker.*(killed|exited)"):
-        got.extend(loader)
-    assert time.monotonic() - began < 30
-    assert _ids(got) == list(range(len(got) * 4))
-    assert len(got) <= 13
-    data.plan.clear()
-    assert _ids(loader) == list(range(400))  # with new workers
-    assert all(batch["x"].eq(batch["id"][:, None]).all() for batch in got)
-
-
-@_anywhere
-def test_workers_killed_at_random_never_deliver_a_torn_batch() -> None:
-    """Whenever the kill comes, each batch that arrives is whole, and then there is an error."""
-    for delay in np.random.default_rng(3).uniform(0.0, 0.05, 6):
-        loader = StreamingDataLoader(Numbers(40_000, 20_000), 8, num_workers=2)
-        iterator = iter(loader)
-        next(iterator)
-        pid = iterator._workers[1].pid
-        timer = threading.Timer(delay, os.kill, (pid, signal.SIGKILL))
-        timer.start()
-        with pytest.raises(RuntimeError, match=r"worker.*(killed|exited)"):
-            assert all(batch["x"].eq(batch["id"][:, None]).all() for batch in iterator)
-        timer.join()
+    assert sorted(ids_of(loader)) == list(range(200))
 
 
 # --- what else torch's loader can do --------------------------------------------------------------
@@ -271,6 +208,7 @@ def _tell_data_set(worker: int) -> None:
     info.dataset.width = 3  # type: ignore[attr-defined]
 
 
+@_process
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_worker_init_sees_the_users_data_set(method: str) -> None:
     """Worker info of torch names the data set that the loader was made with."""
@@ -280,6 +218,7 @@ def test_worker_init_sees_the_users_data_set(method: str) -> None:
     assert [tuple(batch["x"].shape) for batch in loader] == [(4, 3), (4, 3)]
 
 
+@_process
 def test_generator_and_timeout_are_torchs() -> None:
     """The base seed comes from the generator, and a slow worker is an error after the timeout."""
     seeds = []
@@ -288,95 +227,33 @@ def test_generator_and_timeout_are_torchs() -> None:
         iterator = iter(StreamingDataLoader(Numbers(8), 4, generator=generator, num_workers=1))
         seeds.append(iterator._base_seed)
     assert seeds[0] == seeds[1]
-    loader = StreamingDataLoader(_Never(8), 4, num_workers=1, timeout=0.3)
+    timed_out = multiprocessing.get_context("fork").Event()
+    iterator = iter(StreamingDataLoader(_Never(timed_out), 4, num_workers=1, timeout=0.3))
     with pytest.raises(RuntimeError, match=r"timed out after 0\.3 seconds"):
-        list(loader)
+        next(iterator)
+    timed_out.set()  # the worker can end
 
 
 class _Never(Numbers):
-    """A data set whose batches do not come."""
+    """A dataset without batches until the trainer has given up."""
+
+    def __init__(self, given_up: Any) -> None:
+        """Wait for this event."""
+        super().__init__(8)
+        self.given_up = given_up
 
     def batches(self, **_: Any) -> Any:
-        """Wait for what never happens, until the test has ended."""
-        threading.Event().wait(20)
+        """Return nothing, too late."""
+        self.given_up.wait(60)
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", IN_PROCESS_AND_FORKED)
 def test_pinning_gives_the_same_batches(workers: int) -> None:
     """Without an accelerator nothing happens; with one, tensors are page-locked."""
     loader = StreamingDataLoader(Numbers(40), 4, num_workers=workers, pin_memory=True)
     batches = list(loader)
-    assert _ids(batches) == list(range(40))
+    assert ids_of(batches) == list(range(40))
     assert all(batch["x"].is_pinned() == torch.accelerator.is_available() for batch in batches)
     assert all(batch["x"].eq(batch["id"][:, None]).all() for batch in batches)
     assert loader.num_samples_yielded == 40
-
-
-# --- nothing left behind --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_breaking_off_leaves_nothing(persistent: bool, tmp_path: Path) -> None:
-    """Open files, processes, shared memory and temp dir are afterwards as they were before."""
-
-    def some_batches() -> None:
-        loader = StreamingDataLoader(
-            Numbers(400), 4, num_workers=2, persistent_workers=persistent, prefetch_factor=4
-        )
-        for _ in range(2):
-            for k, _batch in enumerate(loader):
-                if k == 5:
-                    break
-
-    def settle() -> None:
-        gc.collect()
-        for thread in threading.enumerate():  # they close what they were writing to
-            if thread.name == "QueueFeederThread":
-                thread.join(20)
-
-    some_batches()  # whatever is started once per process
-    settle()
-    opened, before = descriptors(), (children(), shm(), temp_files(tmp_path))
-    for _ in range(3):
-        some_batches()
-    settle()
-    assert (children(), shm(), temp_files(tmp_path)) == before
-    assert descriptors() <= opened  # what another test left open may be closed meanwhile
-
-
-_ORPHANS = """
-import os, signal, sys
-from streaming_reader.loader import StreamingDataLoader
-from tests.reader.loader.standin import Numbers
-
-if __name__ == "__main__":
-    iterator = iter(StreamingDataLoader(Numbers(10**6), 4, num_workers=2,
-                                        multiprocessing_context=sys.argv[1]))
-    next(iterator)
-    print(*(worker.pid for worker in iterator._workers), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_killed_trainer_leaves_nothing(method: str, tmp_path: Path) -> None:
-    """Its workers end on their own, and no name is left in shared memory or the temp dir."""
-    before = shm()
-    script = tmp_path / "train.py"
-    script.write_text(_ORPHANS, "utf-8")
-    root = str(Path(__file__).parents[3])
-    (tmp_path / "tmp").mkdir()
-    run = subprocess.run(
-        [sys.executable, str(script), method],
-        stdout=subprocess.PIPE,
-        check=False,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path / "tmp")},
-    )
-    # The pipe is at its end only when the workers, which inherited it, have ended as well.
-    assert run.returncode == -signal.SIGKILL
-    workers = run.stdout.split()
-    assert len(workers) == 2
-    assert shm() <= before
-    assert not list((tmp_path / "tmp").glob("*stream*"))

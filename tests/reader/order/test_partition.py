@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from streaming_core.errors import OrderError
 from streaming_reader._order._partition import Partition, partition
@@ -61,7 +62,7 @@ def _worlds(draw: st.DrawFn) -> tuple[int, int, list[tuple[int, int, int]]]:
     return rows, together, worlds
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(made=_worlds(), samples=st.integers(1, 400))
 def test_the_same_global_batch_on_any_world(
     made: tuple[int, int, list[tuple[int, int, int]]], samples: int
@@ -79,7 +80,6 @@ def test_the_same_global_batch_on_any_world(
     assert all(steps[:fewest] == whole[0][:fewest] for steps in whole)
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
 @given(
     samples=st.integers(1, 300),
     rows=st.integers(1, 8),
@@ -109,7 +109,7 @@ def test_no_position_is_lost_and_find_agrees(
         assert sorted(dealt.find(position)) == places
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(
     samples=st.integers(4, 300),
     nodes=st.sampled_from([(2, 3), (3, 2), (4, 3), (4, 6), (3, 4), (2, 5), (4, 10)]),

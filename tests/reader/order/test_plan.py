@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from streaming_core.errors import OrderError
 from streaming_reader._order import EpochPlan, OrderConfig, Weight, resolve_weights
@@ -87,7 +88,7 @@ def settings_(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(mixture=mixtures(), chosen=settings_(), at=st.floats(0, 1), workers=st.integers(1, 3))
 def test_resuming_at_a_global_batch_is_the_tail(
     mixture: tuple[list[list[int]], list[Weight]], chosen: dict[str, Any], at: float, workers: int
@@ -112,7 +113,7 @@ def test_resuming_at_a_global_batch_is_the_tail(
         assert (rest[len(before) - steps :] == -1).all()
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(mixture=mixtures(), chosen=settings_(), workers=st.integers(1, 4), data=st.data())
 def test_windows_steps_workers_and_find_agree(
     mixture: tuple[list[list[int]], list[Weight]],
@@ -140,7 +141,7 @@ def test_windows_steps_workers_and_find_agree(
         assert places == [tuple(map(int, place)) for place in np.argwhere(whole == sample)]
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(mixture=mixtures(), chosen=settings_(), together=st.sampled_from([8, 16, 24]))
 def test_global_batches_do_not_depend_on_the_world(
     mixture: tuple[list[list[int]], list[Weight]], chosen: dict[str, Any], together: int
@@ -168,7 +169,7 @@ def test_global_batches_do_not_depend_on_the_world(
     assert all(steps[:fewest] == found[0][:fewest] for steps in found)
 
 
-@hypothesis_settings(deadline=None, max_examples=60)
+@hypothesis_settings(max_examples=examples(60))
 @given(mixture=mixtures(), chosen=settings_())
 def test_how_often_each_sample_comes(
     mixture: tuple[list[list[int]], list[Weight]], chosen: dict[str, Any]
@@ -228,7 +229,7 @@ class _Keeper:
         return self.kept[key]
 
 
-@hypothesis_settings(deadline=None, max_examples=40)
+@hypothesis_settings(max_examples=examples(40))
 @given(mixture=mixtures(), changes=st.lists(settings_(), min_size=2, max_size=6))
 def test_keys_name_all_that_an_array_depends_on(
     mixture: tuple[list[list[int]], list[Weight]], changes: list[dict[str, Any]]

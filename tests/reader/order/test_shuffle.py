@@ -7,7 +7,6 @@ import logging
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from streaming_core.errors import OrderError
@@ -38,7 +37,6 @@ def test_the_generator_draws_what_it_always_drew() -> None:
     assert np.random.default_rng(9176).choice(4, 2, replace=False).tolist() == [2, 3]
 
 
-@hypothesis_settings(deadline=None, max_examples=120)
 @given(
     algo=st.sampled_from(["naive", "py1s", "py1b", "py1br", "py1e", "py2s"]),
     sizes=st.lists(st.integers(1, 50), min_size=1, max_size=20),
@@ -66,7 +64,6 @@ def test_every_shuffle_is_a_permutation_that_keeps_groups(
         assert sorted(first[own].tolist()) == sorted(later[own].tolist())
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
 @given(
     sizes=st.lists(st.integers(1, 50), min_size=1, max_size=20),
     groups=st.integers(1, 60),
@@ -87,7 +84,6 @@ def test_cutting_loses_nothing_and_gives_equal_groups(sizes: list[int], groups: 
     assert [ends[i] for i in pieces.first_of.tolist()] == borders
 
 
-@hypothesis_settings(max_examples=200)
 @given(
     numbers=st.lists(st.floats(0, 50) | st.integers(0, 9).map(float), max_size=60),
     far=st.sampled_from([0.0, 2.0**30, 2.0**52, 2.0**63]),

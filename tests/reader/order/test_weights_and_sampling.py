@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from streaming_core.errors import OrderError
@@ -85,7 +84,6 @@ def test_the_documented_example_of_picks() -> None:
     assert chosen.tolist() == [6, 3, 10, 6]
 
 
-@hypothesis_settings(deadline=None, max_examples=150)
 @given(sizes=SIZES, choose=st.integers(0, 900), granularity=st.integers(1, 12))
 def test_picks_are_those_of_the_rule_done_one_by_one(
     sizes: list[int], choose: int, granularity: int
@@ -105,7 +103,6 @@ def test_picks_are_those_of_the_rule_done_one_by_one(
     assert shard_choices(np.array(sizes), choose, granularity, 5).tolist() == wanted
 
 
-@hypothesis_settings(deadline=None, max_examples=150)
 @given(sizes=SIZES, choose=st.integers(0, 900), data=st.data())
 def test_resampling_gives_whole_copies_and_a_drawn_rest(
     sizes: list[int], choose: int, data: st.DataObject
@@ -127,7 +124,6 @@ def test_resampling_gives_whole_copies_and_a_drawn_rest(
     assert (units.ids is None) == (chosen.tolist() == sizes)
 
 
-@hypothesis_settings(deadline=None, max_examples=150)
 @given(sizes=SIZES, choose=st.integers(0, 900), epoch=st.integers(0, 3))
 def test_largest_remainder_is_fair_to_a_sample(sizes: list[int], choose: int, epoch: int) -> None:
     """Each shard gives its share, cut down or with one more, and all together what is wanted."""

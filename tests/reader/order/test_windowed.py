@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from streaming_reader._order import EpochPlan, OrderConfig, Weight, resolve_weights
@@ -42,7 +41,6 @@ def _sequence(
 SIZES = st.lists(st.integers(0, 60), min_size=1, max_size=20).filter(any)
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
 @given(sizes=SIZES, groups=st.integers(1, 6), block=st.integers(1, 200), epoch=st.integers(0, 3))
 def test_it_is_a_permutation_that_moves_no_sample_by_a_block(
     sizes: list[int], groups: int, block: int, epoch: int
@@ -57,7 +55,6 @@ def test_it_is_a_permutation_that_moves_no_sample_by_a_block(
     assert moved.max() < block
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
 @given(
     sizes=SIZES,
     share=st.floats(0.01, 3),
@@ -79,7 +76,6 @@ def test_any_positions_are_those_of_the_whole(
     assert sequence.find(sample).tolist() == np.flatnonzero(whole == sample).tolist()
 
 
-@hypothesis_settings(deadline=None, max_examples=100)
 @given(sizes=SIZES, share=st.floats(0.01, 3), epoch=st.integers(0, 2))
 def test_weights_give_copies_and_a_drawn_part(sizes: list[int], share: float, epoch: int) -> None:
     """Of each shard, samples come as often as it has copies, or once more."""
@@ -170,7 +166,7 @@ def test_a_billion_samples_start_and_resume_at_once(weight: Weight | None, posit
     """100,000 shards of 13,000 samples: the first batch takes neither a second nor 60 MB."""
     sizes = np.full(100_000, 13_000)
     position = position if weight is None else position // 4
-    begun = time.perf_counter()
+    begun = time.thread_time()  # of this thread alone, however busy the machine is
     tracemalloc.start()
     try:
         plan = _plan(sizes, weight, batch_size=256, position=position)
@@ -179,4 +175,4 @@ def test_a_billion_samples_start_and_resume_at_once(weight: Weight | None, posit
     finally:
         tracemalloc.stop()
     assert peak < 60e6
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5

@@ -1,4 +1,4 @@
-"""Parquet files, transforms that travel to workers, and tokenizers made on the spot."""
+"""Parquet files, and transforms that travel to workers."""
 
 from __future__ import annotations
 
@@ -7,32 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import PreTrainedTokenizerFast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
-    "CHAT",
     "double",
     "halves",
     "is_wanted",
     "nothing_or_many",
-    "tiny_tokenizer",
     "write_parquet",
 ]
-
-UNKNOWN = "[UNK]"
-CHAT = (
-    "{% for m in messages %}{{ m.role }} : "
-    "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}"
-    "{% else %}{{ m.content }}{% endif %} . {% endfor %}"
-)
-"""A template that marks what the assistant says."""
 
 
 def write_parquet(folder: Path, rows: int, *, files: int = 3, group: int = 37) -> Path:
@@ -75,18 +61,3 @@ def halves(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def nothing_or_many(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Give no row, or up to six."""
     return [{"id": row["id"], "part": part} for part in range(row["id"] % 7)]
-
-
-def tiny_tokenizer(*, template: str | None = CHAT) -> Any:
-    """Return a tokenizer of transformers with a vocabulary of a few words."""
-    words = ["[PAD]", UNKNOWN, "user", "assistant", ":", ".", "wört", "hi", "you", "there", "how"]
-    model = WordLevel({word: at for at, word in enumerate(words)}, unk_token=UNKNOWN)
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    made: Any = PreTrainedTokenizerFast
-    return made(
-        tokenizer_object=tokenizer,
-        pad_token=words[0],
-        unk_token=UNKNOWN,
-        chat_template=template,
-    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reader.pipeline.making import tiny_tokenizer
+from tests.reader.pipeline.words import tiny_tokenizer
 
 from streaming_core import dataloader_from_config
 from streaming_core.errors import MissingExtraError, SchemaError

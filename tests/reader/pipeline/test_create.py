@@ -176,6 +176,7 @@ def test_an_unknown_format_lists_those_there_are(parquet_folder: Path) -> None:
 # --- what reaches whom ----------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_arguments_reach_data_set_and_loader(parquet_folder: Path) -> None:
     """Those of each, by name."""
     loader, dataset = create_dataloader(
@@ -208,7 +209,7 @@ def test_arguments_reach_data_set_and_loader(parquet_folder: Path) -> None:
     assert state["shuffle_seed"] == 5
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_ranks_share_an_epoch_and_its_number(parquet_folder: Path, workers: int) -> None:
     """Given by number, shuffled, in other orders each epoch."""
     orders = []
@@ -258,6 +259,7 @@ def test_resumed_in_another_world(parquet_folder: Path) -> None:
     assert Counter(taken + _ids(alone)) == Counter(range(250))
 
 
+@pytest.mark.process
 def test_many_rows_come_once_each(tmp_path: Path) -> None:
     """Some ten thousand of several files, shuffled, with workers, by column."""
     for part in range(4):

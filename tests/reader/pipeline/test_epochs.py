@@ -12,12 +12,17 @@ from streaming_core.errors import SchemaError
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAYS: list[dict[str, Any]] = [
+WAYS: list[Any] = [
     {"num_workers": 0},
-    {"num_workers": 2, "multiprocessing_context": "fork"},
-    {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True},
-    {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True},
-    {"num_workers": 1, "multiprocessing_context": "forkserver", "persistent_workers": True},
+    pytest.param({"num_workers": 2, "multiprocessing_context": "fork"}, marks=pytest.mark.process),
+    pytest.param(
+        {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True},
+        marks=[pytest.mark.process, pytest.mark.essential],
+    ),
+    pytest.param(
+        {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True},
+        marks=pytest.mark.process,
+    ),
 ]
 
 

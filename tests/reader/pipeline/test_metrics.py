@@ -22,20 +22,38 @@ IDLE = Figures(
 )
 
 
-def _slowly(row: dict[str, Any]) -> dict[str, Any]:
-    time.sleep(0.001)
-    return row
-
-
-def _slowly_batch(batch: dict[str, Any]) -> dict[str, Any]:
-    time.sleep(0.02)
+def _slowly(batch: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.2)
     return batch
 
 
-def _finish(loader: Any, seconds: float = 0.0) -> dict[str, Any]:
+def _finish(loader: Any) -> dict[str, Any]:
     for _ in loader:
-        time.sleep(seconds)
+        pass
     found: dict[str, Any] = loader.metrics()
+    return found
+
+
+class _Stopped:
+    """A clock of this process that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def spend(self, seconds: float, given: Any = None) -> Any:
+        """Let time pass, and return what was given."""
+        self.now += int(seconds * 1e9)
+        return given
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Stopped:
+    """Measure durations with a clock that stands still."""
+    found = _Stopped()
+    monkeypatch.setattr(time, "perf_counter_ns", found)
     return found
 
 
@@ -73,7 +91,7 @@ def test_nothing_is_said_of_an_iteration_without_batches() -> None:
 # --- what was done --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_figures_are_of_one_iteration(tmp_path: Path, workers: int) -> None:
     """The first one fetches and decodes, the second finds all in the cache; both begin at 0."""
     folder = write_parquet(tmp_path / "table", 250)
@@ -116,46 +134,70 @@ def test_an_iteration_that_was_left_counts_what_it_gave(parquet_folder: Path) ->
     assert loader.metrics()["samples"] == 16
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("way", ["transform", "batch_transform", "collate_fn"])
-def test_slow_functions_of_the_user_are_told(parquet_folder: Path, way: str, workers: int) -> None:
+def test_slow_functions_of_the_user_are_told(
+    parquet_folder: Path, clock: _Stopped, way: str
+) -> None:
     """Those for rows, for batches, and a collate function beside a filter."""
     ways: dict[str, dict[str, Any]] = {
-        "transform": {"transform": _slowly},
-        "batch_transform": {"batch_transform": _slowly_batch},
-        "collate_fn": {"collate_fn": _slowly_batch, "filter": bool},
+        "transform": {"transform": lambda row: clock.spend(0.001, row)},
+        "batch_transform": {"batch_transform": lambda batch: clock.spend(0.02, batch)},
+        "collate_fn": {"collate_fn": lambda rows: clock.spend(0.02, rows), "filter": bool},
     }
+    loader, _ = create_dataloader(
+        f"{parquet_folder}/*.parquet", columns=["id"], batch_size=16, **ways[way]
+    )
+    found = _finish(loader)
+    assert found["bound"] == "transform"
+    spent = 0.25 if way == "transform" else 16 * 0.02
+    assert found["worker_transform_seconds"] == pytest.approx(spent)
+    assert "save the result with MDSWriter" in found["hint"]
+
+
+@pytest.mark.process
+def test_slow_functions_in_workers_are_told(parquet_folder: Path) -> None:
+    """As workers measure them by their own clocks."""
     loader, _ = create_dataloader(
         f"{parquet_folder}/*.parquet",
         columns=["id"],
         batch_size=16,
-        num_workers=workers,
-        **ways[way],
+        num_workers=2,
+        batch_transform=_slowly,
     )
     found = _finish(loader)
     assert found["bound"] == "transform"
-    assert found["worker_transform_seconds"] > 16 * 0.016
-    assert "save the result with MDSWriter" in found["hint"]
+    assert found["worker_transform_seconds"] > 16 * 0.19
 
 
-def test_a_slow_trainer_is_told_and_finds_batches_ready(parquet_folder: Path) -> None:
+@pytest.mark.process
+def test_a_slow_trainer_is_told_and_finds_batches_ready(
+    parquet_folder: Path, clock: _Stopped
+) -> None:
     """As many as its workers may prefetch."""
     loader, _ = create_dataloader(
         f"{parquet_folder}/*.parquet", columns=["id"], batch_size=16, num_workers=2
     )
-    found = _finish(loader, 0.03)
+    batches: Any = iter(loader)
+    end = time.monotonic() + 60
+    for number, _ in enumerate(batches, 1):
+        clock.spend(0.03)
+        while batches._num_ready() < min(4, 16 - number):  # the trainer works on it
+            assert time.monotonic() < end
+            time.sleep(0.001)
+    found = loader.metrics()
     assert found["bound"] == "trainer"
-    assert 1 < found["ready_batches"] <= 4
+    assert 3 < found["ready_batches"] <= 4
     assert "Loading keeps up" in found["hint"]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.process)])
 def test_a_slow_store_is_told(tmp_path: Path, workers: int) -> None:
     """By the time that threads wait for its bytes."""
     with MDSWriter(out=str(tmp_path / "set"), columns={"x": "int"}, size_limit=2000) as out:
-        for x in range(2000):
+        for x in range(1000):
             out.write({"x": x})
-    register_store("slowly", lambda _: LatencyStore(LocalStore(str(tmp_path / "set")), 0.05))
+    register_store("slowly", lambda _: LatencyStore(LocalStore(str(tmp_path / "set")), 0.4))
     loader, _ = create_dataloader(
         remote="slowly://set",
         local=tmp_path / "local",
@@ -164,7 +206,7 @@ def test_a_slow_store_is_told(tmp_path: Path, workers: int) -> None:
         predownload=50,
     )
     found = _finish(loader)
-    assert found["samples"] == 2000
+    assert found["samples"] == 1000
     assert found["bound"] == "network"
     assert found["worker_wait_shard_seconds"] > found["worker_decode_seconds"]
 
@@ -172,7 +214,7 @@ def test_a_slow_store_is_told(tmp_path: Path, workers: int) -> None:
 # --- where it is said -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.process)])
 def test_a_finished_iteration_is_logged_once(
     parquet_folder: Path, caplog: pytest.LogCaptureFixture, workers: int
 ) -> None:

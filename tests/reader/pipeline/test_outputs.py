@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMATS = ["torch", "numpy", "jax", "arrow", "dict", "rows"]
-WORKERS = [0, 2]
+
+_process = pytest.mark.process
 
 
 def _values(batch: Any, name: str) -> list[Any]:
@@ -35,8 +36,13 @@ def _values(batch: Any, name: str) -> list[Any]:
     return [value.tolist() if hasattr(value, "tolist") else value for value in values]
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("batch_format", FORMATS)
+@pytest.mark.parametrize(
+    ("batch_format", "workers"),
+    [
+        *((name, 0) for name in FORMATS),
+        *(pytest.param(name, 2, marks=_process) for name in ("torch", "jax", "arrow", "rows")),
+    ],
+)
 def test_every_format_holds_the_values_of_the_files(
     parquet_folder: Path, batch_format: Any, workers: int
 ) -> None:
@@ -59,15 +65,13 @@ def test_every_format_holds_the_values_of_the_files(
     assert loader.state_dict() is not None
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-def test_jax_takes_every_array_as_it_is(parquet_folder: Path, workers: int) -> None:
+def test_jax_takes_every_array_as_it_is(parquet_folder: Path) -> None:
     """Contiguous numbers of the machine's order, none of them objects; times count their unit."""
     loader, _ = create_dataloader(
         f"{parquet_folder}/*.parquet",
         batch_size=40,
         shuffle=True,
         batch_format="jax",
-        num_workers=workers,
     )
     for batch in loader:
         for name in ("id", "x", "even", "vector", "time"):
@@ -113,40 +117,55 @@ def test_an_arrow_batch_takes_along_no_more_than_itself(tmp_path: Path) -> None:
     assert max(len(pickle.dumps(batch)) for batch in batches) < 3 * batches[0].nbytes
 
 
+def _check_ranks(
+    folder: Path, rows: int, ranks: int, workers: int, *, drop_last: bool, shuffle: bool
+) -> None:
+    """Assert that all ranks are given batches of the same sizes, and all rows."""
+    seen: list[list[list[int]]] = []
+    for rank in range(ranks):
+        loader, dataset = create_dataloader(
+            f"{folder}/*.parquet",
+            batch_size=16,
+            columns=["id"],
+            shuffle=shuffle,
+            drop_last=drop_last,
+            num_workers=workers if rank == 0 else 0,
+            rank=rank,
+            num_ranks=ranks,
+            ranks_per_node=ranks,
+        )
+        seen.append([batch["id"].tolist() for batch in loader])
+        assert len(dataset) == -(-rows // ranks)
+    sizes = [[len(batch) for batch in batches] for batches in seen]
+    assert sizes == [sizes[0]] * ranks
+    assert set(sizes[0][:-1]) <= {16}
+    found = [i for batches in seen for batch in batches for i in batch]
+    if drop_last:
+        assert set(sizes[0]) == {16}
+        assert len(found) == ranks * (-(-rows // ranks) // 16) * 16
+    else:
+        assert set(found) == set(range(rows))
+        assert len(found) == ranks * -(-rows // ranks)
+
+
 @pytest.mark.parametrize("rows", [250, 251, 96])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_all_ranks_are_given_as_many_batches(
-    tmp_path: Path, rows: int, ranks: int, drop_last: bool
-) -> None:
+def test_all_ranks_are_given_as_many_batches(tmp_path: Path, rows: int, ranks: int) -> None:
     """Of the same sizes, shuffled or not; no row is left out but those of a dropped last batch."""
     folder = write_parquet(tmp_path / "table", rows)
-    for shuffle, workers in ((False, 0), (True, 0), (True, 2)):
-        seen: list[list[list[int]]] = []
-        for rank in range(ranks):
-            loader, dataset = create_dataloader(
-                f"{folder}/*.parquet",
-                batch_size=16,
-                columns=["id"],
-                shuffle=shuffle,
-                drop_last=drop_last,
-                num_workers=workers if rank == 0 else 0,
-                rank=rank,
-                num_ranks=ranks,
-                ranks_per_node=ranks,
-            )
-            seen.append([batch["id"].tolist() for batch in loader])
-            assert len(dataset) == -(-rows // ranks)
-        sizes = [[len(batch) for batch in batches] for batches in seen]
-        assert sizes == [sizes[0]] * ranks
-        assert set(sizes[0][:-1]) <= {16}
-        found = [i for batches in seen for batch in batches for i in batch]
-        if drop_last:
-            assert set(sizes[0]) == {16}
-            assert len(found) == ranks * (-(-rows // ranks) // 16) * 16
-        else:
-            assert set(found) == set(range(rows))
-            assert len(found) == ranks * -(-rows // ranks)
+    for drop_last, shuffle in ((False, True), (True, True), (False, False)):
+        _check_ranks(folder, rows, ranks, 0, drop_last=drop_last, shuffle=shuffle)
+
+
+@_process
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_ranks_with_and_without_workers_are_given_as_many_batches(
+    tmp_path: Path, drop_last: bool
+) -> None:
+    """However many rows are left over."""
+    for rows, ranks in ((250, 4), (251, 3), (96, 2)):
+        folder = write_parquet(tmp_path / str(rows), rows)
+        _check_ranks(folder, rows, ranks, 2, drop_last=drop_last, shuffle=True)
 
 
 def test_torch_batches_are_tensors(parquet_folder: Path) -> None:
@@ -160,8 +179,10 @@ def test_torch_batches_are_tensors(parquet_folder: Path) -> None:
     assert batch["even"].dtype == torch.bool
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("batch_format", ["torch", "numpy", "jax"])
+@pytest.mark.parametrize(
+    ("batch_format", "workers"),
+    [("torch", 0), ("numpy", 0), ("jax", 0), pytest.param("torch", 2, marks=_process)],
+)
 def test_what_is_no_number_stays_in_arrow_if_asked_to(
     tmp_path: Path, batch_format: Any, workers: int
 ) -> None:

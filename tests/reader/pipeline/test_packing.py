@@ -83,13 +83,14 @@ def test_little_room_is_left(lengths: list[int]) -> None:
     assert len(rows) < 2 or used[0] + used[1] > 8
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    ("batch_format", "ragged"),
+    ("batch_format", "ragged", "workers"),
     [
-        *(("numpy", form) for form in ("list", "padded", "offsets")),
-        *(("jax", form) for form in ("list", "padded", "offsets")),
-        *(("torch", form) for form in ("padded", "offsets")),
+        *(("numpy", form, 0) for form in ("list", "padded", "offsets")),
+        *(("jax", form, 0) for form in ("list", "padded", "offsets")),
+        *(("torch", form, 0) for form in ("padded", "offsets")),
+        pytest.param("torch", "offsets", 2, marks=pytest.mark.process),
+        pytest.param("numpy", "padded", 2, marks=pytest.mark.process),
     ],
 )
 def test_stored_tokens_are_packed_whatever_form_they_have(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.reader.pipeline.making import CHAT, tiny_tokenizer
+from tests.reader.pipeline.words import CHAT, tiny_tokenizer
 
 from streaming_core import chat_template, create_dataloader, tokenize
 from streaming_core.errors import MissingColumnError, SchemaError
@@ -39,7 +39,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.process)])
 def test_texts_become_tokens_of_one_length(texts: Path, workers: int) -> None:
     """Filled up and cut as asked, equal to what the tokenizer gives for all texts at once."""
     tokenizer = tiny_tokenizer()
@@ -108,7 +108,7 @@ def test_tokenizers_of_both_libraries_and_by_name_give_the_same(tmp_path: Path) 
     assert tokenize(tokenizer, keep=True)(row)["text"] == row["text"]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.process)])
 def test_conversations_become_tokens_with_the_answers_marked(texts: Path, workers: int) -> None:
     """As the template says, the structs of a Parquet column as they are."""
     tokenizer = tiny_tokenizer()

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.reader.pipeline.making import double, halves, is_wanted, nothing_or_many
 
 from streaming_core import (
@@ -36,6 +37,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 BATCH = 12
 
+_process = pytest.mark.process
+_HERE_AND_FORKED = [0, pytest.param(2, marks=_process)]
+
 
 def _made(folder: Path, **options: Any) -> Any:
     settings = {"batch_size": BATCH, "columns": ["id"], "shuffle": True, "batch_format": "rows"}
@@ -52,40 +56,48 @@ def _applied(case: dict[str, Any], rows: list[Any]) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("case", "ranks", "workers"),
+    [
+        *((case, 1, 0) for case in CASES),
+        ("all of it", 2, 0),
+        pytest.param("all of it", 1, 2, marks=[_process, pytest.mark.essential]),
+        pytest.param("left out", 2, 2, marks=_process),
+        pytest.param("none or many", 2, 2, marks=_process),
+    ],
+)
 def test_resumed_at_every_batch_exactly_the_rest_follows(
-    parquet_folder: Path, case: dict[str, Any], ranks: int, workers: int
+    parquet_folder: Path, case: str, ranks: int, workers: int
 ) -> None:
     """Each batch holds what became of as many samples; stopped anywhere, none is lost or twice.
 
     The state is that of the data set without transforms, and goes on in another world as well.
     """
+    functions = CASES[case]
     world = {"num_ranks": ranks, "ranks_per_node": ranks, "num_workers": workers}
     whole: list[list[list[Any]]] = []
     for rank in range(ranks):
         plain = list(_made(parquet_folder, rank=rank, **world))
-        found = list(_made(parquet_folder, rank=rank, **world, **case))
-        assert found == [_applied(case, batch) for batch in plain]
+        found = list(_made(parquet_folder, rank=rank, **world, **functions))
+        assert found == [_applied(functions, batch) for batch in plain]
         whole.append(found)
     assert len({len(batches) for batches in whole}) == 1
     stops = range(len(whole[0]) + 1) if not workers else (1, 4, len(whole[0]) - 1)
     for stop in stops:
         rank = stop % ranks
-        loader = _made(parquet_folder, rank=rank, **world, **case)
+        loader = _made(parquet_folder, rank=rank, **world, **functions)
         running = iter(loader)
         first = list(itertools.islice(running, stop))
         state = json.loads(json.dumps(loader.state_dict()))
         assert state["sample_in_epoch"] == min(ranks * BATCH * stop, ranks * (250 // ranks))
         if stop == len(whole[0]):
             continue
-        resumed = _made(parquet_folder, rank=rank, **{**world, "num_workers": 0}, **case)
+        resumed = _made(parquet_folder, rank=rank, **{**world, "num_workers": 0}, **functions)
         resumed.load_state_dict(state)
         assert first + list(resumed) == whole[rank], stop
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(counts=st.lists(st.integers(0, 4), min_size=250, max_size=250), stop=st.integers(0, 30))
 def test_any_numbers_of_rows_resume_exactly(
     parquet_folder: Path, tmp_path_factory: pytest.TempPathFactory, counts: list[int], stop: int
@@ -123,7 +135,7 @@ def _rescaled(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**batch, "y": batch["x"] * 2 + 1, "pid": torch.tensor([os.getpid()])}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", _HERE_AND_FORKED)
 def test_a_batch_transform_gets_finished_batches_where_they_are_made(
     parquet_folder: Path, workers: int
 ) -> None:
@@ -178,12 +190,12 @@ def test_a_collate_function_gets_what_rows_became(parquet_folder: Path) -> None:
     assert loader.num_samples_yielded == 250
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_transforms_travel_to_workers_of_any_kind(parquet_folder: Path, method: str) -> None:
+@_process
+def test_transforms_travel_to_workers_that_are_started(parquet_folder: Path) -> None:
     """With the same rows as where they were made."""
     here = list(_made(parquet_folder, **CASES["all of it"]))
     there = _made(
-        parquet_folder, **CASES["all of it"], num_workers=2, multiprocessing_context=method
+        parquet_folder, **CASES["all of it"], num_workers=1, multiprocessing_context="spawn"
     )
     assert list(there) == here
 
@@ -200,7 +212,7 @@ def test_iterating_gives_transformed_rows_and_brackets_the_samples(ids_folder: P
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", _HERE_AND_FORKED)
 def test_torchdatas_loader_resumes_within_the_rows_of_a_sample(
     ids_folder: Path, workers: int
 ) -> None:
@@ -242,7 +254,7 @@ def _broken(row: dict[str, Any]) -> Any:
     return row
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=_process)])
 def test_an_error_keeps_its_type_and_says_where(parquet_folder: Path, workers: int) -> None:
     """Raised in the trainer's process, with the transform's name and the row's columns."""
     loader = _made(parquet_folder, transform=_broken, num_workers=workers)

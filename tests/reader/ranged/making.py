@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
     from streaming_core._store import Buffer, ByteRange, ObjectInfo, Store
 
-__all__ = ["ONLY_BYTES", "CountingStore", "catalogue", "write_blobs"]
+__all__ = [
+    "ONLY_BYTES",
+    "SECONDS",
+    "CountingStore",
+    "HeldStore",
+    "WideStore",
+    "catalogue",
+    "write_blobs",
+]
+
+SECONDS = 100.0
+"""How long a test waits for what comes soon on a machine that is not busy."""
 
 ONLY_BYTES = Line(latency=0.0, rate=1.0, whole_rate=1.0)
 """A line so slow that nothing but bytes matters, so that small shards are read by ranges too."""
@@ -131,6 +142,52 @@ class CountingStore:
         return sum(key.endswith(".mds") for key in self.streams)
 
 
+class HeldStore(CountingStore):
+    """One that gives no byte of a whole shard before the test lets it."""
+
+    def __init__(self, inner: Path | Store) -> None:
+        """Hold all shards back."""
+        super().__init__(inner)
+        self.let_go = threading.Event()
+
+    def stream(
+        self, key: str, *, start: int = 0, max_bytes: int | None = None
+    ) -> Generator[memoryview]:
+        """Yield the object, once that is allowed."""
+        if key.endswith(".mds"):
+            self.let_go.wait(SECONDS)
+        yield from super().stream(key, start=start, max_bytes=max_bytes)
+
+
+class WideStore(HeldStore):
+    """One that answers requests for ranges only when many of a round are under way together.
+
+    Those that begin at the beginning of an object are the first round, the others the second.
+    """
+
+    def __init__(self, inner: Path | Store, wide: tuple[int, int]) -> None:
+        """Wait for so many requests in each round."""
+        super().__init__(inner)
+        self._wide = wide
+        self._waiting = [0, 0]
+        self._enough = (threading.Event(), threading.Event())
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether so many were under way together in each round."""
+        return all(event.is_set() for event in self._enough)
+
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> Parts:
+        """Return ranges after others have been asked for as well."""
+        number = int(ranges[0][0] > 0)
+        with self.guard:
+            self._waiting[number] += 1
+            if self._waiting[number] >= self._wide[number]:
+                self._enough[number].set()
+        self._enough[number].wait(SECONDS)
+        return super().get_ranges(key, ranges)
+
+
 def catalogue(
     remote: Path,
     local: Path,
@@ -138,7 +195,7 @@ def catalogue(
     *,
     line: Line | None = ONLY_BYTES,
     ranges: bool = True,
-    timeout: float = 20.0,
+    timeout: float = SECONDS,
     **settings: Any,
 ) -> Catalogue:
     """Return the shards of the data set in `remote`, read from `store` into `local`."""

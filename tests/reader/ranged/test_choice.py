@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_reader._ranged._choice import (
@@ -26,7 +26,6 @@ _LINE = Line(latency=0.04, rate=50e6, whole_rate=50e6)
 _MIB = 1 << 20
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_spans_hold_the_rows_and_little_else(data: st.DataObject) -> None:
     """In order, apart by more than the gap, from a wanted row to a wanted row."""
@@ -67,7 +66,6 @@ def test_alone(offer: Offer, ranges: bool) -> None:
     assert choose_alone(offer, _LINE) is ranges
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     shard=st.integers(1 << 10, 1 << 28),
     asked=st.lists(st.tuples(st.integers(1, 1 << 22), st.integers(1, 8)), max_size=60),

@@ -135,6 +135,7 @@ def test_ranges_of_another_version_are_not_mixed(
         (blobs / name).write_bytes(before)
 
 
+@pytest.mark.process
 def test_a_forked_process_asks_by_itself(server: WebServer, tmp_path: Path) -> None:
     """Over connections of its own."""
     dataset = _dataset(server, tmp_path)
@@ -148,7 +149,7 @@ def test_a_forked_process_asks_by_itself(server: WebServer, tmp_path: Path) -> N
 
     child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
-    child.join(30)
+    child.join(120)
     assert child.exitcode == 0
     assert {entry.client for entry in server.log[-2:]}.isdisjoint(clients)
     dataset[152]

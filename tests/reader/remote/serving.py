@@ -76,7 +76,7 @@ def _kill(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def run_processes(
-    code: str, arguments: Sequence[Sequence[str]], *, seconds: float = 60.0
+    code: str, arguments: Sequence[Sequence[str]], *, seconds: float = 240.0
 ) -> list[Any]:
     """Run Python code in processes at once; return what each prints, as JSON.
 

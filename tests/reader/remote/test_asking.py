@@ -80,7 +80,7 @@ def test_without_hashes_the_first_and_the_last_shard_are_compared(tmp_path: Path
 
 def test_index_and_hashes_come_side_by_side(server: WebServer, tmp_path: Path) -> None:
     """An opening takes one round trip: either request is on its way before the other ends."""
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=100)
 
     def answer(asked: Asked) -> Said | None:
         if "index" in asked.path or "checksums" in asked.path:
@@ -92,7 +92,8 @@ def test_index_and_hashes_come_side_by_side(server: WebServer, tmp_path: Path) -
         assert dataset(server.url, tmp_path).num_samples == 60
 
 
-def test_eight_ranks_of_a_node_ask_once(server: WebServer, tmp_path: Path) -> None:
+@pytest.mark.process
+def test_ranks_of_a_node_ask_once(server: WebServer, tmp_path: Path) -> None:
     """Whether the folder is new or full, all open at once or one after the other; all read."""
     code = """
 import time
@@ -104,25 +105,27 @@ sys.stdin.readline()
 """
     for requests, apart in ((_READ, 0.0), (_READ, 0.2), (_COMPARED, 0.2)):
         server.log.clear()
-        ranks = [[server.url, str(tmp_path), str(rank * apart)] for rank in range(8)]
+        ranks = [[server.url, str(tmp_path), str(rank * apart)] for rank in range(4)]
         found = run_processes(code, ranks)
-        assert found == [60] * 8
+        assert found == [60] * 4
         assert _asked(server) == requests
 
 
+@pytest.mark.process
 def test_workers_ask_for_nothing(server: WebServer, tmp_path: Path) -> None:
     """Forked or started anew, they have what their rank has read."""
     found = dataset(server.url, tmp_path)
     before = sum("index" in entry.path for entry in server.log)
     for context in ("fork", "spawn"):
         loader = StreamingDataLoader(
-            found, batch_size=8, num_workers=2, multiprocessing_context=context
+            found, batch_size=8, num_workers=1, multiprocessing_context=context
         )
         ids = sorted(int(i) for batch in loader for i in batch["id"])
         assert ids == list(range(60))
     assert sum("index" in entry.path for entry in server.log) == before
 
 
+@pytest.mark.process
 def test_a_process_that_has_ended_spares_nobody_the_question(
     server: WebServer, tmp_path: Path
 ) -> None:
@@ -191,7 +194,10 @@ def _streams(url: str, local: Path, count: int) -> list[Stream]:
 class _Numbered:
     """Serves one data set under every number, and watches how much is asked at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, together: int = 1) -> None:
+        """Answer the first requests when so many have been made together."""
+        self._together = together
+        self._enough = threading.Event()
         self._files = {path.name: path.read_bytes() for path in folder.iterdir()}
         self._guard = threading.Lock()
         self._now = 0
@@ -202,7 +208,9 @@ class _Numbered:
         with self._guard:
             self._now += 1
             self.most = max(self.most, self._now)
-        time.sleep(0.002)
+            if self._now >= self._together:
+                self._enough.set()
+        self._enough.wait(100)
         _, number, name = asked.path.split("/")
         body = self._files[name]
         with self._guard:
@@ -213,16 +221,16 @@ class _Numbered:
         return Said(200, b"" if asked.method == "HEAD" else body, {"ETag": '"1"'}, len(body))
 
 
-def test_a_thousand_streams_open_side_by_side_within_bounds(remote: Path, tmp_path: Path) -> None:
-    """Two requests each, a few dozen at a time, never a thousand."""
-    answer = _Numbered(remote)
+def test_many_streams_open_side_by_side_within_bounds(remote: Path, tmp_path: Path) -> None:
+    """Two requests each, a few dozen at a time, never hundreds."""
+    answer = _Numbered(remote, together=8)
     with WebServer(answer=answer) as server:
         for method in ("GET", "GET", "HEAD"):
             server.log.clear()
-            found = StreamingDataset(streams=_streams(server.url, tmp_path, 1000), batch_size=1)
-            assert found.num_samples == 60_000
-            assert len(server.log) == server.count(method) == 2000
-        assert 4 < answer.most <= 32
+            found = StreamingDataset(streams=_streams(server.url, tmp_path, 120), batch_size=1)
+            assert found.num_samples == 7200
+            assert len(server.log) == server.count(method) == 240
+        assert 8 <= answer.most <= 32
 
 
 def test_all_streams_that_are_broken_are_told(remote: Path, tmp_path: Path) -> None:
@@ -262,7 +270,7 @@ def test_a_dead_server_is_not_asked_a_thousand_times(remote: Path, tmp_path: Pat
         began = time.monotonic()
         with pytest.raises(StreamingError, match="were not tried"):
             StreamingDataset(streams=streams, batch_size=1, download_timeout=0.5, download_retry=1)
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         assert proxy.num_requests < 200
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SAMPLES = 240
 _BATCH = 5
 _STOP = 9
-_SECONDS = 120
+_SECONDS = 600
 _JOB = """
 import json, os, sys
 from streaming_core import StreamingDataLoader, StreamingDataset
@@ -116,6 +116,9 @@ def _run(script: Path, ranks: int, **job: Any) -> list[tuple[list[int], dict[str
     return [tuple(json.loads(out)) for out, _ in told]
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.server
+@pytest.mark.kill
 @pytest.mark.xdist_group("clouds")
 @pytest.mark.parametrize("open_cloud", [_s3, _gcs, _azure], ids=["s3", "gcs", "azure"])
 def test_an_epoch_is_whole_over_every_cloud(

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills")
+pytestmark = [
+    pytest.mark.kill,
+    pytest.mark.timeout(900),
+    pytest.mark.server,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills"),
+]
 
 _KILLS = 44
 _NUM_SAMPLES = 96
@@ -30,7 +35,7 @@ _SIZE = 6000
 _SHARD = 8 * _SIZE
 _LIMIT = 8 * _SHARD
 """Half of all, so that shards are removed while others come."""
-_SECONDS = 60
+_SECONDS = 200
 _CONTEXT: Any = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
 
 

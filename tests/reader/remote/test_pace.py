@@ -98,28 +98,35 @@ def test_all_wait_for_what_one_was_told(tmp_path: Path) -> None:
     """A refusal with a time holds for every thread; then they go one by one, and the file goes."""
     pace = Pace.of(tmp_path)
     began = time.monotonic()
+    told = time.time()
     pace.refused(None, StoreBusyError("busy", retry_after=0.4), Patience(60.0))
     with ThreadPoolExecutor(6) as pool:
-        asked = list(pool.map(lambda _: (pace.wait(Patience(60.0)), time.monotonic())[1], range(6)))
-    assert min(asked) - began >= 0.4
-    assert max(asked) - min(asked) >= 4 * 0.1
-    end = time.monotonic() + 30
+        turns = sorted(pool.map(lambda _: pace.wait(Patience(60.0)) or 0.0, range(6)))
+    assert turns[0] - told >= 0.4
+    assert all(b - a >= 0.1 * 0.999 for a, b in pairwise(turns))
+    assert time.monotonic() - began >= 0.85  # the last has waited for its turn
+    end = time.monotonic() + 60
     while os.path.exists(pace._path):  # noqa: PTH110 - as the code does
         assert time.monotonic() < end
         pace.answered(pace.wait(Patience(60.0)))
 
 
 @pytest.mark.parametrize("said", [b"", b"x" * 40, b"\xff" * 40, b"\0" * 41])
-def test_a_broken_file_means_nothing(tmp_path: Path, said: bytes) -> None:
+def test_a_broken_file_means_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
     """Whatever stands in it, nobody waits for it, and it is gone afterwards."""
     pace = Pace.of(tmp_path)
     path = tmp_path / ".streaming/pace"
     path.parent.mkdir()
     path.write_bytes(said)
-    began = time.monotonic()
-    pace.answered(pace.wait(Patience(5.0)))
-    assert time.monotonic() - began < 2
+    monkeypatch.setattr(time, "sleep", _unwanted)
+    pace.answered(pace.wait(Patience(60.0)))
     assert not path.exists()
+
+
+def _unwanted(seconds: float) -> None:
+    pytest.fail(f"{seconds} s were waited for nothing")
 
 
 def test_without_a_place_for_the_file_each_waits_for_itself(tmp_path: Path) -> None:
@@ -127,7 +134,7 @@ def test_without_a_place_for_the_file_each_waits_for_itself(tmp_path: Path) -> N
     (tmp_path / "file").write_bytes(b"")
     pace = Pace.of(tmp_path / "file")
     began = time.monotonic()
-    pace.refused(pace.wait(Patience(5.0)), StoreBusyError("busy", retry_after=0.3), Patience(5.0))
+    pace.refused(pace.wait(Patience(60.0)), StoreBusyError("busy", retry_after=0.3), Patience(60.0))
     assert time.monotonic() - began >= 0.3
 
 
@@ -141,8 +148,8 @@ def test_a_store_that_stays_busy_is_an_error_in_time(tmp_path: Path) -> None:
 
     began = time.monotonic()
     with pytest.raises(StoreBusyError, match="busy since ever"):
-        pace.call(act, Retry(1), 3.0)
-    assert time.monotonic() - began < 4
+        pace.call(act, Retry(1), 5.0)
+    assert time.monotonic() - began < 60
     assert 2 <= calls[0] <= 4
     with pytest.raises(StoreBusyError):
         pace.call(act, Retry(1), 0.0)
@@ -172,10 +179,9 @@ def test_what_was_long_ago_is_forgotten(tmp_path: Path, monkeypatch: pytest.Monk
     pace.refused(None, StoreBusyError("busy", retry_after=1.0), Patience(60.0))
     later = time.time() + 100.0
     monkeypatch.setattr(time, "time", lambda: later)
-    began = time.monotonic()
+    monkeypatch.setattr(time, "sleep", _unwanted)
     for _ in range(30):
         pace.answered(pace.wait(Patience(60.0)))
-    assert time.monotonic() - began < 2.0
     assert not (tmp_path / ".streaming/pace").exists()
 
 
@@ -183,21 +189,22 @@ def test_what_was_long_ago_is_forgotten(tmp_path: Path, monkeypatch: pytest.Monk
 
 _READ = """
 from pathlib import Path
-found = dataset(sys.argv[1], Path(sys.argv[2]), predownload=400, download_timeout=20)
+found = dataset(sys.argv[1], Path(sys.argv[2]), predownload=400, download_timeout=100)
 ids = [sample["id"] for sample in found]
 print(json.dumps([sorted(set(ids)) == list(range(400)), found.stats()]))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("status", "retry_after"), [(429, "1"), (503, "")])
 def test_a_node_keeps_to_what_the_server_allows(
     tmp_path: Path, status: int, retry_after: str
 ) -> None:
-    """Eight processes, twenty requests a second: all get all, and few requests are in vain."""
-    write(tmp_path / "remote", 400, size=100, shard=900)
-    throttle = Throttle(20, status=status, retry_after=retry_after)
+    """Four processes, ten requests a second: all get all, and few requests are in vain."""
+    write(tmp_path / "remote", 400, size=100, shard=2000)
+    throttle = Throttle(10, status=status, retry_after=retry_after)
     with WebServer(tmp_path / "remote", answer=throttle) as server:
-        found = run_processes(_READ, [[server.url, str(tmp_path / "local")]] * 8)
+        found = run_processes(_READ, [[server.url, str(tmp_path / "local")]] * 4)
         assert all(complete for complete, _ in found)
         needed = len(list((tmp_path / "remote").iterdir()))
         assert throttle.answered == needed
@@ -208,6 +215,7 @@ def test_a_node_keeps_to_what_the_server_allows(
         assert sum(each["retries"] for each in stats) == 0
 
 
+@pytest.mark.process
 def test_one_stormy_answer_is_forgotten(tmp_path: Path) -> None:
     """A single refusal costs its pause; the file of the pace goes when answers come again."""
     write(tmp_path / "remote", 400, size=100, shard=400)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.reader.cache.making import LoggedStore, expected, ids, make
-from tests.reader.remote.serving import read, run_processes, write
+from tests.reader.remote.serving import dataset, read, run_processes, write
 from tests.servers.faults import Cut, Slow, Stall
 from tests.servers.proxy import Proxy
 from tests.servers.web import WebServer
 
-from streaming_core import StreamingDataset
 from streaming_core.errors import IndexMissingError, ShardFetchError, StoreError, WaitTimeoutError
 from streaming_core.testing import LatencyStore
 from streaming_reader._cache import CacheGroup
@@ -25,9 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from tests.servers.faults import Fault
+
     from streaming_core._format import Shard
 
 _BIG = 300 << 10
+_SECONDS = 3.0
+"""A timeout that no good line comes near to on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -45,60 +48,70 @@ def proxy(remote: Path) -> Generator[Proxy]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_slow_line_is_no_error(proxy: Proxy, tmp_path: Path) -> None:
-    """A shard that takes several times the timeout comes, at the first try."""
-    proxy.hurt(Slow(64 << 10), path="*.mds")
+    """A shard that takes several times the timeout comes at the first try, by any access."""
+    proxy.hurt(Slow(40 << 10), path="*.mds")
+    settings: dict[str, Any] = {"download_timeout": _SECONDS, "download_retry": 0}
     began = time.monotonic()
-    assert read(proxy.url, tmp_path, download_timeout=1, download_retry=0) == list(range(6))
-    assert time.monotonic() - began > 4
-    assert proxy.count(part=".mds") == 2
+    with ThreadPoolExecutor() as pool:
+        epoch = pool.submit(read, proxy.url, tmp_path / "epoch", **settings)
+        single = pool.submit(lambda: dataset(proxy.url, tmp_path / "single", **settings)[4]["id"])
+        assert epoch.result() == list(range(6))
+        assert single.result() == 4
+    assert time.monotonic() - began > 2 * _SECONDS
+    assert proxy.count(part=".mds") == 3
 
 
+@pytest.mark.process
 def test_others_wait_for_a_slow_line_too(proxy: Proxy, tmp_path: Path) -> None:
     """Processes that want the shard another one fetches wait as long as its bytes come."""
-    proxy.hurt(Slow(64 << 10), path="*.mds")
-    code = """
+    proxy.hurt(Slow(40 << 10), path="*.mds")
+    code = f"""
 from pathlib import Path
-print(json.dumps(read(sys.argv[1], Path(sys.argv[2]), download_timeout=1, download_retry=0)))
+settings = dict(download_timeout={_SECONDS}, download_retry=0)
+print(json.dumps(read(sys.argv[1], Path(sys.argv[2]), **settings)))
 """
     found = run_processes(code, [[proxy.url, str(tmp_path)]] * 3)
     assert found == [list(range(6))] * 3
     assert proxy.count(part=".mds") == 2
 
 
-@pytest.mark.parametrize("after", [None, 0, 100 << 10])
-def test_a_line_that_stalls_is_an_error_in_time(
-    proxy: Proxy, tmp_path: Path, after: int | None
-) -> None:
-    """Whether nothing comes at all or no more: after so many tries of a timeout each."""
-    proxy.hurt(Stall(after), path="*.mds")
-    began = time.monotonic()
-    with pytest.raises(ShardFetchError, match=r"shard\.00000\.mds") as caught:
-        read(proxy.url, tmp_path, download_timeout=1, download_retry=1)
-    assert 2 <= time.monotonic() - began < 6
-    assert caught.value.attempts == 2
-    proxy.heal()
-    assert read(proxy.url, tmp_path) == list(range(6))
+@pytest.mark.slow
+def test_a_line_that_stalls_is_an_error_in_time(remote: Path, tmp_path: Path) -> None:
+    """Whether nothing comes at all, no more, or too little: after so many tries of a timeout each.
+
+    All at once, as most of it is waiting.
+    """
+    name = r"shard\.00000\.mds"
+    cases: list[tuple[Fault, str, type[StoreError], str]] = [
+        (Stall(), "*.mds", ShardFetchError, name),
+        (Stall(0), "*.mds", ShardFetchError, name),
+        (Stall(100 << 10), "*.mds", ShardFetchError, name),
+        (Slow(60), "*.mds", ShardFetchError, "download timeout"),
+        (Stall(10), "*/index.json", StoreError, r"index\.json"),
+    ]
+
+    def check(number: int, url: str) -> None:
+        fault, path, kind, said = cases[number]
+        local = tmp_path / str(number)
+        with Proxy(url) as proxy:
+            proxy.hurt(fault, path=path)
+            began = time.monotonic()
+            with pytest.raises(kind, match=said) as caught:
+                read(proxy.url, local, download_timeout=_SECONDS, download_retry=1)
+            assert _SECONDS <= time.monotonic() - began < 60
+            if isinstance(caught.value, ShardFetchError):
+                assert time.monotonic() - began >= 2 * _SECONDS
+                assert caught.value.attempts == 2
+            proxy.heal()
+            assert read(proxy.url, local) == list(range(6))
+
+    with WebServer(remote) as server, ThreadPoolExecutor() as pool:
+        list(pool.map(lambda number: check(number, server.url), range(len(cases))))
 
 
-def test_a_trickle_is_an_error_in_time(proxy: Proxy, tmp_path: Path) -> None:
-    """Bytes come, but so few that it would never end."""
-    proxy.hurt(Slow(60), path="*.mds")
-    began = time.monotonic()
-    with pytest.raises(ShardFetchError, match="download timeout"):
-        read(proxy.url, tmp_path, download_timeout=1.5, download_retry=1)
-    assert 3 <= time.monotonic() - began < 8
-
-
-def test_an_index_that_stalls_is_an_error_in_time(proxy: Proxy, tmp_path: Path) -> None:
-    """Also before the first shard."""
-    proxy.hurt(Stall(10), path="*/index.json")
-    began = time.monotonic()
-    with pytest.raises(StoreError, match=r"index\.json"):
-        read(proxy.url, tmp_path, download_timeout=1, download_retry=1)
-    assert time.monotonic() - began < 6
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("sums", [True, False])
 def test_a_stall_is_got_over(tmp_path: Path, *, sums: bool) -> None:
     """The next try goes on where the stalled one stopped; the version tells if no hash does."""
@@ -107,7 +120,7 @@ def test_a_stall_is_got_over(tmp_path: Path, *, sums: bool) -> None:
         (tmp_path / "remote/checksums.xxh128").unlink()
     with WebServer(tmp_path / "remote") as server, Proxy(server.url) as proxy:
         proxy.hurt(Stall(2_500_000), path="*.mds", methods=["GET"], first=1)
-        assert read(proxy.url, tmp_path / "local", download_timeout=1) == list(range(3))
+        assert read(proxy.url, tmp_path / "local", download_timeout=_SECONDS) == list(range(3))
         got = [entry for entry in proxy.log if entry.method == "GET"]
         ranges = [entry.range for entry in got if ".mds" in entry.target]
         assert ranges[0] == ""
@@ -170,17 +183,18 @@ def test_a_store_that_never_answers_does_not_hold_its_readers(tmp_path: Path) ->
     fetcher.want([0])
     with pytest.raises(WaitTimeoutError, match="shard 0"):
         fetcher.get(0)
-    assert cache.patience <= time.monotonic() - began < cache.patience + 5
+    assert cache.patience <= time.monotonic() - began < cache.patience + 60
     store.wake()
     fetcher.close()
 
 
+@pytest.mark.slow
 def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) -> None:
     """The limit lets one shard in at a time; the other waits for longer than its timeout."""
     made = make(tmp_path / "remote")
-    slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.08)
+    slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.15)
     group = CacheGroup(10 * made.largest)
-    cache = made.cache(tmp_path / "local", remote=slow, group=group, timeout=0.5, tries=1)
+    cache = made.cache(tmp_path / "local", remote=slow, group=group, timeout=2.0, tries=1)
     group._here().overdraft.acquire()
     threading.Timer(0.2, group._here().overdraft.release).start()
     with ThreadPoolExecutor(4) as pool:
@@ -202,12 +216,3 @@ def test_patience_and_flow() -> None:
     assert not flow.is_enough(500, now=2.5)
     assert flow.is_enough(1, now=4.5)
     assert flow.is_enough(700, now=4.6)
-
-
-def test_a_data_set_has_no_time_limit_of_its_own(proxy: Proxy, tmp_path: Path) -> None:
-    """Random access to a slow shard waits for it too."""
-    proxy.hurt(Slow(100 << 10), path="*.mds")
-    dataset = StreamingDataset(
-        remote=proxy.url, local=str(tmp_path), download_timeout=1, download_retry=0
-    )
-    assert dataset[4]["id"] == 4

@@ -38,7 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}],
+    [
+        {},
+        pytest.param({"num_workers": 2}, marks=pytest.mark.process),
+        pytest.param({"num_workers": 2, "persistent_workers": True}, marks=pytest.mark.process),
+    ],
     ids=str,
 )
 def test_each_epoch_is_shuffled_anew(folder: Path, options: dict[str, Any]) -> None:
@@ -62,9 +66,11 @@ def test_each_epoch_is_shuffled_anew(folder: Path, options: dict[str, Any]) -> N
     assert max(same) < 0.01
 
 
-@pytest.mark.parametrize("batch_size", [1, 64, 100, 400, 1500, 4000])
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    ("batch_size", "shuffle"),
+    [(1, True), (64, False), (100, True), (400, False), (1500, True), (4000, False)],
+)
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_batches_have_the_size_asked_for(
     tmp_path: Path, batch_size: int, workers: int, shuffle: bool
 ) -> None:
@@ -106,8 +112,10 @@ def missing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("batch_format", ["torch", "numpy"])
+@pytest.mark.parametrize(
+    ("batch_format", "workers"),
+    [("torch", 0), ("numpy", 0), pytest.param("numpy", 1, marks=pytest.mark.process)],
+)
 def test_missing_values_are_declared_never_guessed(
     missing: Path, batch_format: Any, workers: int
 ) -> None:
@@ -138,8 +146,10 @@ def test_missing_values_are_declared_never_guessed(
         next(iter(made(missing, nulls="error", **options)))
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-@pytest.mark.parametrize("batch_format", ["numpy", "arrow"])
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("method", "batch_format"), [("fork", "arrow"), ("forkserver", "numpy"), ("spawn", "arrow")]
+)
 def test_workers_may_be_started_in_any_way(folder: Path, method: str, batch_format: Any) -> None:
     """With every row, in the same order; nothing that cannot be pickled is in between.
 

@@ -30,14 +30,17 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMING_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "workers",
+    [0, pytest.param(1, marks=pytest.mark.process), pytest.param(2, marks=pytest.mark.process)],
+)
+def test_files_come_in_the_order_of_their_names(tmp_path: Path, workers: int) -> None:
     """Unless they are shuffled, and whatever their sizes.
 
     torch-dataloader-utils begins with the largest: the rows 100, 700, 500 and 0 of these.
     """
     folder = write_files(tmp_path / "sizes", [100, 400, 200, 300])
-    for workers in (0, 1, 2):
-        assert ids_of(made(folder, batch_size=50, num_workers=workers)) == list(range(1000))
+    assert ids_of(made(folder, batch_size=50, num_workers=workers)) == list(range(1000))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_a_hive_tree_is_read_by_its_folder(tree: Path, workers: int) -> None:
     """Its folders become columns with their types, may be asked for by filters, and left out.
 
@@ -140,6 +143,8 @@ print(len(ids), most[0] - before)
 """
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of a process")
 def test_a_large_json_array_is_not_held_in_memory(tmp_path: Path) -> None:
     """Its elements are found once, and then read in parts, as lines would be.
@@ -162,7 +167,6 @@ def test_a_large_json_array_is_not_held_in_memory(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found, grown_kib = map(int, done.stdout.split())

@@ -28,6 +28,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMING_CACHE_DIR", str(tmp_path / "cache"))
 
 
+@pytest.mark.framework
 def test_accelerate_may_be_set_as_one_likes(tmp_path: Path) -> None:
     """Two processes over gloo, each of Accelerate's ways with loaders: every row once an epoch.
 
@@ -73,23 +74,18 @@ _SOURCES = {
 }
 
 
-@pytest.mark.parametrize("source", _SOURCES)
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_all_ranks_are_given_as_many_batches_of_the_same_sizes(
-    tmp_path: Path, source: str, ranks: int, shuffle: bool
+def _each_rank_is_given_the_same(
+    folder: Path, form: str, ranks: int, *, shuffle: bool, workers: int
 ) -> None:
-    """Whatever files and row groups there are, and though rows may not divide.
-
-    torch-dataloader-utils gives three ranks 40, 30 and 30 batches of ten equal files, of two ranks
-    all of one row group to the first, and with its strategy that balances by size every row to
-    both; EasyData's way, by files, gives 30 and 70. A rank that has no more batches than the others
-    lets these wait for ever.
-    """
-    folder = _SOURCES[source](tmp_path / "source")
-    form, rows = ("orc", _STRIPED_ROWS) if source.startswith("orc") else ("parquet", _ROWS)
+    rows = _STRIPED_ROWS if form == "orc" else _ROWS
     loaders = ranks_of(
-        folder, ranks, format=form, batch_size=64, columns=["id"], shuffle=shuffle, num_workers=1
+        folder,
+        ranks,
+        format=form,
+        batch_size=64,
+        columns=["id"],
+        shuffle=shuffle,
+        num_workers=workers,
     )
     parts = [[[int(i) for i in batch["id"]] for batch in loader] for loader in loaders]
     sizes = [[len(batch) for batch in part] for part in parts]
@@ -99,3 +95,32 @@ def test_all_ranks_are_given_as_many_batches_of_the_same_sizes(
     assert set(came) == set(range(rows))
     # Where rows do not divide, so many come twice as fill up the last step, and no more.
     assert came.total() == ranks * -(-rows // ranks)
+
+
+@pytest.mark.parametrize("source", _SOURCES)
+def test_all_ranks_are_given_as_many_batches_of_the_same_sizes(tmp_path: Path, source: str) -> None:
+    """Whatever files and row groups there are, and though rows may not divide.
+
+    torch-dataloader-utils gives three ranks 40, 30 and 30 batches of ten equal files, of two ranks
+    all of one row group to the first, and with its strategy that balances by size every row to
+    both; EasyData's way, by files, gives 30 and 70. A rank that has no more batches than the others
+    lets these wait for ever.
+    """
+    folder = _SOURCES[source](tmp_path / "source")
+    form = "orc" if source.startswith("orc") else "parquet"
+    for ranks in (2, 3, 4):
+        for shuffle in (False, True):
+            _each_rank_is_given_the_same(folder, form, ranks, shuffle=shuffle, workers=0)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("source", "ranks"), [("unequal files", 2), ("fewer files than ranks", 3), ("orc stripes", 4)]
+)
+def test_ranks_with_workers_are_given_as_many_batches_as_those_without(
+    tmp_path: Path, source: str, ranks: int
+) -> None:
+    """One rank has a worker, the others none."""
+    folder = _SOURCES[source](tmp_path / "source")
+    form = "orc" if source.startswith("orc") else "parquet"
+    _each_rank_is_given_the_same(folder, form, ranks, shuffle=True, workers=1)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.servers.faults import Fault, Rule
 
 _ROWS = 10_000
+_TIMEOUT_SECONDS = 4.0
 _TOKEN = "Bearer let-me"  # noqa: S105 - of a server of this test
 
 
@@ -41,7 +42,7 @@ def _private(asked: Asked) -> Said | None:
     return None if asked.headers.get("authorization") == _TOKEN else Said(401, b"who are you?")
 
 
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("several", [False, pytest.param(True, marks=pytest.mark.process)])
 def test_files_that_need_credentials_are_read_like_others(
     folder: Path, tmp_path: Path, several: bool
 ) -> None:
@@ -65,7 +66,7 @@ def test_files_that_need_credentials_are_read_like_others(
             made(url, local=tmp_path / "none")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_a_second_epoch_asks_for_nothing(folder: Path, tmp_path: Path, workers: int) -> None:
     """Neither footers, nor rows that are there, nor whether the file is still the same.
 
@@ -99,12 +100,23 @@ _FAULTS: dict[str, Fault] = {
     "no answer": Reset(None),
     "stalls in the middle": Stall(100),
     "stalls before": Stall(None),
-    "late": Latency(3.0),
+    "late": Latency(_TIMEOUT_SECONDS * 1.5),
 }
+_LENGTHY = {"throttled", "stalls in the middle", "stalls before", "late"}
 
 
-@pytest.mark.parametrize("fault", _FAULTS)
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("fault", "workers"),
+    [
+        *(
+            pytest.param(fault, 0, marks=pytest.mark.slow) if fault in _LENGTHY else (fault, 0)
+            for fault in _FAULTS
+        ),
+        pytest.param("refused", 2, marks=pytest.mark.process),
+        pytest.param("cut", 2, marks=pytest.mark.process),
+        pytest.param("stalls in the middle", 2, marks=pytest.mark.process),
+    ],
+)
 def test_faults_are_got_over_without_a_lost_row(
     proxy: Proxy, tmp_path: Path, fault: str, workers: int
 ) -> None:
@@ -125,7 +137,8 @@ def test_faults_are_got_over_without_a_lost_row(
         local=tmp_path,
         shuffle=True,
         num_workers=workers,
-        download_timeout=1,
+        # As long as any other request may take, unless the fault is that nothing comes.
+        download_timeout=_TIMEOUT_SECONDS if isinstance(hurt, (Stall, Latency)) else 60,
         download_retry=4,
     )
     done = done or rules()
@@ -133,7 +146,8 @@ def test_faults_are_got_over_without_a_lost_row(
     assert [rule.num_done for rule in done] == [1] * len(done)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_a_store_that_stays_silent_ends_no_epoch(
     proxy: Proxy, tmp_path: Path, workers: int
 ) -> None:
@@ -141,9 +155,9 @@ def test_a_store_that_stays_silent_ends_no_epoch(
 
     EasyData takes silence for the end: of 400,000 rows it gave those that had come before.
     """
-    options = {"local": tmp_path, "download_timeout": 1, "download_retry": 1}
+    options = {"local": tmp_path, "num_workers": workers}
     url = f"{proxy.url}/part-00.parquet"
-    loader = made(url, num_workers=workers, **options)
+    loader = made(url, download_timeout=_TIMEOUT_SECONDS, download_retry=1, **options)
     proxy.hurt(Stall(50), skip=3, methods=["GET"])
     seen: list[int] = []
     with pytest.raises((StoreError, WaitTimeoutError), match="part-00"):
@@ -151,7 +165,7 @@ def test_a_store_that_stays_silent_ends_no_epoch(
     assert len(seen) < _ROWS
     state = loader.state_dict()
     proxy.heal()
-    again = made(url, num_workers=workers, **options)
+    again = made(url, **options)
     again.load_state_dict(state)
     assert len(ids_of(again)) <= _ROWS
-    none_lost(ids_of(made(url, num_workers=workers, **options)), range(_ROWS))
+    none_lost(ids_of(made(url, **options)), range(_ROWS))

@@ -77,8 +77,10 @@ def _with_deletes(catalog: Catalog) -> list[int]:
     return kept
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    ("workers", "shuffle"),
+    [(0, False), (0, True), pytest.param(2, True, marks=pytest.mark.process)],
+)
 def test_deletes_leave_every_other_row_once(
     catalog: Catalog, tmp_path: Path, workers: int, shuffle: bool
 ) -> None:
@@ -117,8 +119,14 @@ def _rewrite(tmp_path: Path, name: str) -> list[str]:
     return files
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("begun", [0, 5])
+@pytest.mark.parametrize(
+    ("workers", "begun"),
+    [
+        (0, 5),
+        pytest.param(2, 0, marks=pytest.mark.process),
+        pytest.param(2, 5, marks=pytest.mark.process),
+    ],
+)
 def test_a_table_rewritten_while_it_is_read_loses_nothing(
     catalog: Catalog, tmp_path: Path, workers: int, begun: int
 ) -> None:
@@ -142,7 +150,7 @@ def test_a_table_rewritten_while_it_is_read_loses_nothing(
     none_lost(ids_of(_opened(tmp_path, "db.t", num_workers=workers)), kept)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_files_that_were_cleaned_away_are_an_error(
     catalog: Catalog, tmp_path: Path, workers: int
 ) -> None:
@@ -191,8 +199,15 @@ def _mixed(catalog: Catalog, tmp_path: Path) -> dict[str, list[Any]]:
     return {}
 
 
-@pytest.mark.parametrize("make", [_renamed, _migrated, _mixed])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("make", "workers"),
+    [
+        (_renamed, 0),
+        (_migrated, 0),
+        (_mixed, 0),
+        pytest.param(_migrated, 2, marks=pytest.mark.process),
+    ],
+)
 def test_tables_read_as_their_schema_says(
     catalog: Catalog, tmp_path: Path, make: Any, workers: int
 ) -> None:

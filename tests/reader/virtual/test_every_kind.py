@@ -1,4 +1,4 @@
-"""What holds for shards holds for files that nobody converted, whatever their format."""
+"""Files of every format are read with the same guarantees as shards."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 _BATCH = 8
 _WORLDS = [1, 2, 4]
+_QUICK = {"parquet", "jsonl", "webdataset"}
+"""Formats whose longer tests the default suite runs as well."""
+_SLOWLY = [
+    kind if kind in _QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in sorted(KINDS)
+]
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
@@ -98,39 +103,53 @@ def test_every_row_is_what_another_reader_reads(kind: str, folder: Path, tmp_pat
     assert columns == wanted
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("ranks", _WORLDS)
 def test_all_rows_come_once_in_an_epoch_of_any_world(
-    kind: str, folder: Path, tmp_path: Path, ranks: int, workers: int
+    kind: str, folder: Path, tmp_path: Path
 ) -> None:
-    """Shuffled, in an order that no world changes, and another one in each epoch."""
+    """Shuffled, in an order that is the same in every world."""
     job = _Job(folder, tmp_path, kind)
-    steps, _ = job.steps(ranks, workers)
-    ids = [number for step in steps for number in step]
+    whole, _ = job.steps(1, 0)
+    ids = [number for step in whole for number in step]
     assert sorted(ids) == list(range(COUNT))
     assert ids != sorted(ids)
-    assert _sets(steps) == _sets(job.steps(1, 0)[0])
+    for ranks in _WORLDS[1:]:
+        assert _sets(job.steps(ranks, 0)[0]) == _sets(whole), ranks
 
 
+@pytest.mark.parametrize("kind", _SLOWLY, indirect=True)
 def test_an_epoch_goes_on_after_every_batch_in_any_world(
     kind: str, folder: Path, tmp_path: Path
 ) -> None:
-    """At exactly the next row."""
+    """At exactly the next row, between any two worlds."""
     job = _Job(folder, tmp_path, kind)
     whole, _ = job.steps(1, 0)
     pairs = itertools.cycle(itertools.product(_WORLDS, _WORLDS))
-    for stop in range(1, len(whole)):
-        for before, after in itertools.islice(pairs, 2):
-            first, state = job.steps(before, 0, stop=stop)
-            rest, _ = job.steps(after, 0, state)
-            assert _sets(first + rest) == _sets(whole), (stop, before, after)
+    stops = range(1, len(whole))
+    assert len(stops) >= len(_WORLDS) ** 2
+    for stop, (before, after) in zip(stops, pairs, strict=False):
+        first, state = job.steps(before, 0, stop=stop)
+        rest, _ = job.steps(after, 0, state)
+        assert _sets(first + rest) == _sets(whole), (stop, before, after)
 
 
-@pytest.mark.parametrize(("before", "after", "stop"), [(0, 2, 3), (2, 0, 7), (2, 2, 11)])
-def test_workers_do_not_matter_to_a_resumed_epoch(
+@pytest.mark.process
+def test_workers_give_the_same_epoch(kind: str, folder: Path, tmp_path: Path) -> None:
+    """Whole, and resumed whatever they had prefetched."""
+    job = _Job(folder, tmp_path, kind)
+    whole, _ = job.steps(2, 0)
+    first, state = job.steps(2, 2, stop=7)
+    rest, _ = job.steps(2, 2, state)
+    assert first + rest == whole
+    assert _sets(job.steps(1, 2)[0]) == _sets(whole)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", sorted(_QUICK), indirect=True)
+@pytest.mark.parametrize(("before", "after", "stop"), [(0, 2, 3), (2, 0, 11)])
+def test_the_number_of_workers_may_change(
     kind: str, folder: Path, tmp_path: Path, before: int, after: int, stop: int
 ) -> None:
-    """Nor does what they had prefetched."""
+    """From none to two at a resume, and from two to none."""
     job = _Job(folder, tmp_path, kind)
     whole, _ = job.steps(2, 0)
     first, state = job.steps(2, before, stop=stop)

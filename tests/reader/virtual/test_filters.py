@@ -100,7 +100,9 @@ def test_the_rows_are_those_that_arrow_finds(folder: Path, tmp_path: Path, filte
     assert set(dataset[0]) == {"id"}
 
 
-@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 0), (1, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "workers"), [(1, 0), (2, 0), pytest.param(1, 2, marks=pytest.mark.process)]
+)
 def test_all_rows_that_are_kept_come_once_resumed_anywhere(
     folder: Path, tmp_path: Path, ranks: int, workers: int
 ) -> None:

@@ -24,6 +24,7 @@ def _file(first: int) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.server
 def test_an_object_that_is_replaced_is_told(tmp_path: Path) -> None:
     """Also where it has as many bytes as before; and one that was deleted."""
     with moto() as server, server.client() as client:

@@ -95,7 +95,7 @@ def test_all_that_is_kept_is_found(data: Path, home: Path, tmp_path: Path) -> No
     for kept in found:
         wanted = f"{tmp_path}/shards" if kept.what == "shards" else f"{data}/*.parquet"
         assert kept.sources == (f"file://{wanted}",)
-        assert time.time() - kept.last_used < 100
+        assert time.time() - kept.last_used < _DAY
     assert not kept_below(str(data))
     assert not kept_below(str(tmp_path / "shards"))
 
@@ -140,6 +140,7 @@ print(len(seen), sum(seen))
 """
 
 
+@pytest.mark.process
 def test_what_a_process_uses_stays(data: Path, home: Path) -> None:
     """However old its files look, and it reads on to the end; after it they may go."""
     place = f"{data}/*.parquet"
@@ -158,7 +159,7 @@ def test_what_a_process_uses_stays(data: Path, home: Path) -> None:
         assert len(_decoded(home)) == 2
         # Even if told to: what is mapped stays, and the rest is made again.
         remove_kept(view)
-        out, _ = other.communicate("\n", timeout=60)
+        out, _ = other.communicate("\n")
     assert out.split() == [str(2 * _ROWS), str(sum(range(2 * _ROWS)))]
     assert not any(kept.in_use for kept in kept_below(str(home)))
 
@@ -184,7 +185,7 @@ def test_use_is_noted(data: Path, home: Path, columns: list[str]) -> None:
     _age(home, _MONTH)
     assert time.time() - _decoded(home)[0].last_used > 30 * _DAY
     _read(data, columns)
-    assert time.time() - _decoded(home)[0].last_used < 100
+    assert time.time() - _decoded(home)[0].last_used < _DAY
     _read(data)
     assert view.folder in {kept.folder for kept in _decoded(home)}
 

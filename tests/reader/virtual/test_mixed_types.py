@@ -168,7 +168,8 @@ def test_numbers_that_no_type_holds_come_one_by_one(tmp_path: Path) -> None:
     assert sorted(found) == [0.5] * 20 + [big] * 20
 
 
-def test_nested_values_are_lists_in_each_batch_of_tensors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
+def test_nested_values_are_lists_in_each_batch_of_tensors(tmp_path: Path, workers: int) -> None:
     """Never turned about because those of one batch happen to be of one length."""
     talks = [[{"role": "user", "text": str(i)}] * (1 + i // 16 % 2) for i in range(64)]
     path = _write(
@@ -181,7 +182,7 @@ def test_nested_values_are_lists_in_each_batch_of_tensors(tmp_path: Path) -> Non
     )
     dataset = StreamingDataset(streams=[Stream(remote=str(path))], batch_size=8)
     seen = []
-    for batch in StreamingDataLoader(dataset, batch_size=8, num_workers=2):
+    for batch in StreamingDataLoader(dataset, batch_size=8, num_workers=workers):
         assert batch["words"] == [["a", "b"]] * 8
         assert len(batch["talk"]) == len(batch["money"]) == 8
         assert batch["vector"].shape == (8, 2)

@@ -54,7 +54,7 @@ def iceberg(tmp_path: Path) -> tuple[dict[str, Any], int]:
     return {"catalog": catalog_properties(tmp_path)}, first.snapshot_id
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_an_iceberg_table_gives_every_row_once(
     iceberg: tuple[dict[str, Any], int], tmp_path: Path, workers: int
 ) -> None:
@@ -111,7 +111,8 @@ def test_what_a_catalog_is_told_is_in_no_pickle(
     assert not [path for path in files if b"do-not-tell" in path.read_bytes()]
 
 
-def test_a_delta_table_with_deleted_rows_and_partitions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
+def test_a_delta_table_with_deleted_rows_and_partitions(tmp_path: Path, workers: int) -> None:
     """At the newest version and at an earlier one, mixed with nothing that was deleted."""
     where = str(tmp_path / "delta")
     write_deltalake(where, _table(), partition_by=["part"])
@@ -119,7 +120,7 @@ def test_a_delta_table_with_deleted_rows_and_partitions(tmp_path: Path) -> None:
     DeltaTable(where).delete("id % 3 = 0")
     dataset = _opened(tmp_path, where, format="delta")
     wanted = [n for n in range(2 * _ROWS) if n % 3]
-    assert sorted(_ids(dataset, 2)) == wanted
+    assert sorted(_ids(dataset, workers)) == wanted
     assert all(row["part"] == row["id"] % 4 for row in dataset)
     first = _opened(tmp_path, where, format="delta", format_options={"version": 0})
     assert sorted(_ids(first)) == list(range(_ROWS))

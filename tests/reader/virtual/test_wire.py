@@ -68,7 +68,7 @@ def _chunk_bytes(folder: Path, names: set[str]) -> int:
     return total
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
 def test_only_the_columns_wanted_travel_and_nothing_is_asked_but_them(
     folder: Path, server: WebServer, tmp_path: Path, workers: int
 ) -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 import warnings
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 
     from tests.servers.s3 import S3Server
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills")
+pytestmark = [
+    pytest.mark.kill,
+    pytest.mark.server,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills"),
+]
 
 _KILLS = 42
-_SAMPLES = [{"id": number, "body": bytes([number]) * 30_000} for number in range(90)]
-_SECONDS = 60
+_SAMPLES = [{"id": number, "body": bytes([number]) * 30_000} for number in range(66)]
 _CONTEXT: Any = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
 
 
@@ -85,7 +90,7 @@ class _Victim:
             if seconds is not None:
                 child.join(seconds)
                 child.kill()
-            child.join(_SECONDS)
+            child.join()
             assert child.exitcode in {-signal.SIGKILL, 0}
             return bool(child.exitcode)
 
@@ -98,8 +103,8 @@ def _objects(server: S3Server, out: str) -> dict[str, bytes]:
 def test_forty_kills_lose_nothing_and_leave_nothing(server: S3Server) -> None:
     """Each time the rerun has all samples, the same objects, and no part of an upload stays.
 
-    Every second kill comes at a share of the time that a run takes, the others at the arrival of a
-    request. Half of those that were killed are killed again before they may end.
+    Every second kill comes at a share of the time that a run takes, the others at the arrival of
+    one request after another. Half of those that were killed are killed again before they may end.
     """
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"FAULTS_SEED={seed}")  # noqa: T201 - to repeat a failed run
@@ -113,6 +118,7 @@ def test_forty_kills_lose_nothing_and_leave_nothing(server: S3Server) -> None:
     wanted = _objects(server, whole)
     assert num_requests > 40
     kills = rounds = num_safe = num_parts = 0
+    moments = cycle(range(1, num_requests, 1 + num_requests // _KILLS))
     while kills < _KILLS:
         rounds += 1
         assert rounds < 5 * _KILLS, "the kills come too late"
@@ -122,7 +128,7 @@ def test_forty_kills_lose_nothing_and_leave_nothing(server: S3Server) -> None:
             if rounds % 2:
                 killed = victim.run(seconds=chance.uniform(0, seconds))
             else:
-                killed = victim.run(nth=chance.randint(1, num_requests))
+                killed = victim.run(nth=next(moments))
             kills += killed
             if not killed or chance.random() < 0.5:
                 break

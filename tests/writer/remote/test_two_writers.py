@@ -6,7 +6,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from itertools import count
+from functools import partial
+from importlib import import_module
+from itertools import count, product
+from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,15 +22,18 @@ from tests.servers.s3 import moto
 from streaming_core import MDSWriter, load_index, open_store, register_store
 from streaming_core._codec import digest
 from streaming_core._read import SUM_ALGORITHM, SUMS, iterate_samples, parse_sums
-from streaming_core.errors import OutputBusyError, OutputNotEmptyError, WriterStateError
+from streaming_core.errors import (
+    OutputBusyError,
+    OutputNotEmptyError,
+    WriterStateError,
+)
 from streaming_core.testing import FaultStore, MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _COLUMNS = {"id": "int", "text": "str"}
-_RACES = 12
 _LATE = (OutputBusyError, OutputNotEmptyError, WriterStateError)
 _MAY_BE_TOLD = (OutputBusyError, OSError, WriterStateError)
 """What one of two that go on gets: the other is at work, has taken files away, or has ended."""
@@ -40,6 +47,7 @@ class _Root:
     def __init__(self, url: str, options: dict[str, Any] | None) -> None:
         self.options = options
         self._url = url
+        self.races = 12 if options is None else 4
 
     def out(self) -> str:
         """Return the URL of a place where nothing is."""
@@ -75,7 +83,14 @@ def _ids(who: int, samples: int) -> list[int]:
     return [who * 1000 + number for number in range(samples)]
 
 
-@pytest.fixture(scope="module", params=["s3", "azure", "memory"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("s3", marks=pytest.mark.server),
+        pytest.param("azure", marks=pytest.mark.server),
+        "memory",
+    ],
+)
 def root(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Root]:
     """Return a place in a store of each kind."""
     if request.param == "memory":
@@ -91,6 +106,35 @@ def root(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Ro
                 client.create_container("two")
             options = {"account_name": server.account, "account_key": server.key}
             yield _Root("az://two", {**options, "endpoint_url": server.endpoint})
+
+
+@pytest.fixture
+def _one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no writer take a place over between another's look at the owner and the put after it.
+
+    A store without locks cannot promise that, however rarely it happens on an idle machine. Nor do
+    notes go away between being listed and being read, about which there is a test below.
+    """
+    turn = threading.RLock()
+
+    def together(method: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*args: Any, **options: Any) -> Any:
+            with turn:
+                return method(*args, **options)
+
+        return act
+
+    for where, names in (
+        ("streaming_writer._output:Output", ("put", "conclude", "end_published", "clear")),
+        ("streaming_writer._ownership:Ownership", ("take", "withdraw")),
+    ):
+        owner = resolve_name(where)
+        for name in names:
+            monkeypatch.setattr(owner, name, together(vars(owner)[name]))
+    opening = import_module("streaming_writer._opening")
+    for name in ("_check_published", "_durable"):
+        monkeypatch.setattr(opening, name, together(vars(opening)[name]))
+    monkeypatch.setattr("streaming_writer._ownership._SHARE", -1)  # each put is after a look
 
 
 def _race(root: _Root, out: str, jobs: list[dict[str, Any]]) -> dict[int, Exception | None]:
@@ -116,13 +160,17 @@ def _race(root: _Root, out: str, jobs: list[dict[str, Any]]) -> dict[int, Except
     return told
 
 
-@pytest.mark.parametrize("columns", [_COLUMNS, None], ids=["columns", "inferred"])
-@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.usefixtures("_one_step")
+@pytest.mark.parametrize(
+    ("resume", "columns"),
+    [(False, _COLUMNS), (True, None)],
+    ids=["columns", "inferred-resume"],
+)
 def test_of_writers_that_begin_at_once_one_wins(
     root: _Root, resume: bool, columns: dict[str, str] | None
 ) -> None:
     """All find nothing; the data set of the one that did not fail is whole, and its own."""
-    for _ in range(_RACES):
+    for _ in range(root.races):
         out = root.out()
         jobs: list[dict[str, Any]] = [
             {"columns": columns},
@@ -148,10 +196,16 @@ def _end(writer: MDSWriter, how: str) -> None:
     writer.finish()
 
 
-@pytest.mark.parametrize("samples", [10, 30, 60])
-@pytest.mark.parametrize("ends", ["finish", "write on", "leave"])
-def test_a_displaced_writer_is_told_and_harms_nothing(root: _Root, samples: int, ends: str) -> None:
+@pytest.mark.usefixtures("_one_step")
+def test_a_displaced_writer_is_told_and_harms_nothing(root: _Root) -> None:
     """Who took over has ended when the first goes on, which publishes and deletes nothing."""
+    samples, ends = (10, 30, 60), ("finish", "write on", "leave")
+    every = product(samples, ends) if root.options is None else zip(samples, ends, strict=True)
+    for case in every:
+        _displace(root, *case)
+
+
+def _displace(root: _Root, samples: int, ends: str) -> None:
     out = root.out()
     first = root.open(out, max_workers=2)
     _add(first, 1, range(30))
@@ -185,9 +239,10 @@ def test_a_displaced_writer_leaves_the_work_of_the_next_alone(root: _Root) -> No
         assert root.ids(out) == [*_ids(1, 60)[:safe], *_ids(2, 60)[safe:]]
 
 
+@pytest.mark.usefixtures("_one_step")
 def test_appends_that_begin_at_once_do_not_lose_samples(root: _Root) -> None:
     """What a writer that ended well has added is there, once."""
-    for _ in range(_RACES):
+    for _ in range(root.races):
         out = root.out()
         root.write(out, 5, 20)
         told = _race(root, out, [{"append": True}, {"append": True}])
@@ -198,6 +253,33 @@ def test_appends_that_begin_at_once_do_not_lose_samples(root: _Root) -> None:
         ids = root.ids(out)
         assert ids[:20] == _ids(5, 20)
         assert sorted(ids[20:]) == sorted(i for who in won for i in _ids(who, 40 + 10 * who))
+
+
+class _Ending(MemoryStore):
+    """A store whose writer removes its notes in the moment when somebody begins to read them."""
+
+    is_ending = False
+
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
+        """Return the object, after all notes went away if it is one of them."""
+        if self.is_ending and key.startswith(".writing/0"):
+            for info in [*self.list(".writing/")]:
+                self.delete(info.key)
+        return super().get(key, max_bytes=max_bytes)
+
+
+def test_an_append_begins_while_the_one_before_tidies_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is there, the notes go away just now: the next append goes on after it."""
+    store = _Ending(f"ending-{next(_numbers)}")
+    register_store("ending", lambda _: store)
+    root = _Root("ending://x", None)
+    root.write("ending://x", 1, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr("streaming_writer._output.Output.end", lambda _: None)
+        root.write("ending://x", 2, 20, append=True)
+    store.is_ending = True
+    root.write("ending://x", 3, 20, append=True)
+    assert root.ids("ending://x") == [*_ids(1, 20), *_ids(2, 20), *_ids(3, 20)]
 
 
 def test_a_note_removed_by_hand_stops_the_writer(root: _Root) -> None:
@@ -215,6 +297,10 @@ def test_a_note_removed_by_hand_stops_the_writer(root: _Root) -> None:
 # --- kills ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.kill
+@pytest.mark.server
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("_one_step")
 @pytest.mark.skipif(_CONTEXT is None, reason="forks and kills")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("mode", ["exist_ok", "resume"])
@@ -257,15 +343,21 @@ def _killed(server: Any, out: str, nth: int) -> bool:
 
         proxy.hurt(Latency(0), where=watch)
         child.start()
-        child.join(60)
+        child.join()
         return bool(child.exitcode)
 
 
 # --- what it costs --------------------------------------------------------------------------------
 
 
-def test_a_shard_costs_at_most_one_small_request_more(tmp_path: Path) -> None:
+def test_a_shard_costs_at_most_one_small_request_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two puts as before, and a look that many shards may share; a folder has its lock instead."""
+    # As in a store whose requests all take equally long.
+    clock = SimpleNamespace(monotonic=partial(next, count()))
+    monkeypatch.setattr("streaming_writer._ownership.time", clock)
+    monkeypatch.setattr("streaming_writer._ownership._LONGEST_SECONDS", 1000)
     store = FaultStore(MemoryStore(f"two-writers-{next(_numbers)}"), [])
     register_store("watched", lambda _: store)
     with MDSWriter(out="watched://x", columns=_COLUMNS, size_limit=400) as writer:

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["ObjectContract"]
 
 _LARGE = bytes(range(256)) * (9 * 4096)  # 9 MiB: more than any buffer or single part on the way
+_RANGES_OUTSIDE: list[ByteRange] = [
+    (0, 11),
+    (10, 11),
+    (11, None),
+    (11, 12),
+    (-11, None),
+    (4, 3),
+    (-3, 5),
+    (-3, -1),
+]
 _UNICODE_KEYS = [
     "ähnlich.mds",
     "数据/碎片.00000",
@@ -93,17 +103,17 @@ class ObjectContract(Abilities):
             _LARGE[5 : 6 << 20],
         ]
 
-    @pytest.mark.parametrize("key", _UNICODE_KEYS)
-    def test_takes_unicode_keys(self, store: Store, key: str) -> None:
+    def test_takes_unicode_keys(self, store: Store) -> None:
         """Keys of any script and with reserved characters of URLs work in every verb."""
-        store.put(key, [b"body"])
-        assert store.get(key) == b"body"
-        assert store.head(key).key == key
-        self.assert_holds(store, [key])
-        store.delete(key)
-        self.assert_holds(store, [])
-        with pytest.raises(ObjectNotFoundError):
-            store.head(key)
+        for key in _UNICODE_KEYS:
+            store.put(key, [b"body"])
+            assert store.get(key) == b"body"
+            assert store.head(key).key == key
+            self.assert_holds(store, [key])
+            store.delete(key)
+            self.assert_holds(store, [])
+            with pytest.raises(ObjectNotFoundError):
+                store.head(key)
 
     # --- overwriting ------------------------------------------------------------------------------
 
@@ -179,11 +189,11 @@ class ObjectContract(Abilities):
 
     # --- what is missing --------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("verb", ["get", "get_ranges", "stream", "head"])
-    def test_reading_what_is_missing_names_key_and_place(self, store: Store, verb: str) -> None:
+    def test_reading_what_is_missing_names_key_and_place(self, store: Store) -> None:
         """A missing object is `ObjectNotFoundError` and `FileNotFoundError`, with key and URL."""
         store.put("folder/a", [b"body"])
-        for key in ("absent", "folder/absent", "folder", "folder/a/below"):
+        missing = ("absent", "folder/absent", "folder", "folder/a/below")
+        for verb, key in itertools.product(("get", "get_ranges", "stream", "head"), missing):
             with pytest.raises(ObjectNotFoundError) as caught:
                 REQUESTS[verb](store, key)
             assert isinstance(caught.value, FileNotFoundError)
@@ -208,23 +218,20 @@ class ObjectContract(Abilities):
 
     # --- ranges and limits ------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(
-        ("wanted", "expected"),
-        [
-            ((0, 3), b"012"),
-            ((4, 9), b"45678"),
-            ((3, None), b"3456789"),
-            ((-3, None), b"789"),
-            ((-10, None), b"0123456789"),
-            ((0, 10), b"0123456789"),
-            ((5, 5), b""),
-            ((10, 10), b""),
-        ],
-    )
-    def test_reads_a_range(self, store: Store, wanted: ByteRange, expected: bytes) -> None:
+    def test_reads_a_range(self, store: Store) -> None:
         """Ranges are end-exclusive; an open end and a suffix reach to the last byte."""
         store.put("a", [b"0123456789"])
-        assert store.get_ranges("a", [wanted]) == [expected]
+        expected: dict[ByteRange, bytes] = {
+            (0, 3): b"012",
+            (4, 9): b"45678",
+            (3, None): b"3456789",
+            (-3, None): b"789",
+            (-10, None): b"0123456789",
+            (0, 10): b"0123456789",
+            (5, 5): b"",
+            (10, 10): b"",
+        }
+        assert {wanted: store.get_ranges("a", [wanted])[0] for wanted in expected} == expected
 
     def test_reads_many_ranges_in_the_order_asked(self, store: Store) -> None:
         """Ranges may overlap, repeat and go backwards; none of them gives none."""
@@ -249,14 +256,12 @@ class ObjectContract(Abilities):
         assert len(set(etags)) == len(etags)
         assert store.head("a").etag == etags[-1]
 
-    @pytest.mark.parametrize(
-        "wanted", [(0, 11), (10, 11), (11, None), (11, 12), (-11, None), (4, 3), (-3, 5), (-3, -1)]
-    )
-    def test_a_range_outside_is_an_error(self, store: Store, wanted: ByteRange) -> None:
+    def test_a_range_outside_is_an_error(self, store: Store) -> None:
         """A range that is malformed or not fully there raises instead of returning less."""
         store.put("a", [b"0123456789"])
-        with pytest.raises(RangeError, match="a"):
-            store.get_ranges("a", [(0, 1), wanted])
+        for wanted in _RANGES_OUTSIDE:
+            with pytest.raises(RangeError, match="a"):
+                pytest.fail(f"{wanted} gave {store.get_ranges('a', [(0, 1), wanted])}")
 
     def test_refuses_more_than_max_bytes(self, store: Store) -> None:
         """`max_bytes` allows an object of that size and refuses a larger one."""

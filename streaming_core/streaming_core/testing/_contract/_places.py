@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import TYPE_CHECKING
 
@@ -55,25 +56,24 @@ class PlaceContract(Abilities):
             store.put(key, [key.encode()])
         assert [info.key for info in store.list()] == sorted(keys)
 
-    @pytest.mark.parametrize(
-        ("prefix", "expected"),
-        [
-            ("part", ["part-0/a", "part-0/deep/b", "part-1/a", "part.txt"]),
-            ("part-0/", ["part-0/a", "part-0/deep/b"]),
-            ("part-0", ["part-0/a", "part-0/deep/b"]),
-            ("part-0/d", ["part-0/deep/b"]),
-            ("part-0/a", ["part-0/a"]),
-            ("part-0/a/", []),
-            (".", [".hidden/x"]),
-            ("absent/", []),
-        ],
-    )
-    def test_lists_by_prefix(self, store: Store, prefix: str, expected: list[str]) -> None:
+    def test_lists_by_prefix(self, store: Store) -> None:
         """A prefix is plain text: it may end inside a name, and need not name a folder."""
         self.require("list")
         for key in ("part-0/a", "part-0/deep/b", "part-1/a", "part.txt", "other", ".hidden/x"):
             store.put(key, [b"body"])
-        assert [info.key for info in store.list(prefix)] == expected
+        expected = {
+            "part": ["part-0/a", "part-0/deep/b", "part-1/a", "part.txt"],
+            "part-0/": ["part-0/a", "part-0/deep/b"],
+            "part-0": ["part-0/a", "part-0/deep/b"],
+            "part-0/d": ["part-0/deep/b"],
+            "part-0/a": ["part-0/a"],
+            "part-0/a/": [],
+            ".": [".hidden/x"],
+            "absent/": [],
+        }
+        assert {
+            prefix: [info.key for info in store.list(prefix)] for prefix in expected
+        } == expected
 
     def test_listing_forgets_what_was_deleted(self, store: Store) -> None:
         """A deleted object, and a folder that lost its last one, are not listed."""
@@ -111,21 +111,29 @@ class PlaceContract(Abilities):
 
     # --- keys from outside ------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("key", _HOSTILE_KEYS, ids=ascii)
-    @pytest.mark.parametrize("verb", REQUESTS)
-    def test_refuses_hostile_keys(self, store: Store, verb: str, key: str) -> None:
-        """A key that is no safe relative name is refused by every verb and changes nothing."""
+    def test_refuses_hostile_keys(self, store: Store) -> None:
+        """Every verb refuses every key that is not a safe relative name, and changes nothing."""
         store.put("a", [b"body"])
-        with pytest.raises(UnsafeKeyError) as caught:
-            REQUESTS[verb](store, key)
-        assert isinstance(caught.value, (StoreError, ValueError))
+        problems = []
+        for (verb, request), key in itertools.product(REQUESTS.items(), _HOSTILE_KEYS):
+            try:
+                request(store, key)
+            except UnsafeKeyError as error:
+                if not isinstance(error, (StoreError, ValueError)):
+                    problems.append(f"{verb} {key!a}: {type(error).__mro__}")
+            except Exception as error:  # noqa: BLE001 - reported with the others
+                problems.append(f"{verb} {key!a}: {type(error).__name__}: {error}")
+            else:
+                problems.append(f"{verb} {key!a}: accepted")
+        assert not problems, "\n".join(problems)
         self.assert_holds(store, ["a"])
+        assert store.get("a") == b"body"
 
-    @pytest.mark.parametrize("prefix", ["/", "../", "a/../", "a//", "a\\", "\0"], ids=ascii)
-    def test_refuses_hostile_prefixes(self, store: Store, prefix: str) -> None:
+    def test_refuses_hostile_prefixes(self, store: Store) -> None:
         """A prefix that no safe name starts with is refused at the call, not while listing."""
-        with pytest.raises(UnsafeKeyError):
-            store.list(prefix)
+        for prefix in ("/", "../", "a/../", "a//", "a\\", "\0"):
+            with pytest.raises(UnsafeKeyError):
+                pytest.fail(f"{prefix!a} gave {store.list(prefix)}")
 
     # --- identity ---------------------------------------------------------------------------------
 

@@ -28,11 +28,11 @@ def _streamed(store: Store, key: str, start: int = 0, max_bytes: int | None = No
 class StreamContract(Abilities):
     """Tests of streams."""
 
-    @pytest.mark.parametrize("start", [0, 1, 1 << 20, (1 << 20) + 17, len(_LARGE) - 1, len(_LARGE)])
-    def test_streams_from_anywhere(self, store: Store, start: int) -> None:
+    def test_streams_from_anywhere(self, store: Store) -> None:
         """The pieces make up the object from `start` on; at its very end there is none."""
         store.put("a", [_LARGE])
-        assert _streamed(store, "a", start) == _LARGE[start:]
+        for start in (0, 1, 1 << 20, (1 << 20) + 17, len(_LARGE) - 1, len(_LARGE)):
+            assert _streamed(store, "a", start) == _LARGE[start:], start
 
     def test_streams_flat_read_only_pieces(self, store: Store) -> None:
         """Each piece is a flat view of bytes that nobody can write to, not empty and not huge."""
@@ -47,12 +47,12 @@ class StreamContract(Abilities):
         store.put("a", [])
         assert _streamed(store, "a") == b""
 
-    @pytest.mark.parametrize("start", [-1, 11, 1 << 40])
-    def test_refuses_to_start_outside(self, store: Store, start: int) -> None:
+    def test_refuses_to_start_outside(self, store: Store) -> None:
         """A start before the first byte or after the last is an error, not an empty stream."""
         store.put("a", [b"0123456789"])
-        with pytest.raises(RangeError, match="a"):
-            _streamed(store, "a", start)
+        for start in (-1, 11, 1 << 40):
+            with pytest.raises(RangeError, match="a"):
+                pytest.fail(f"from {start}: {_streamed(store, 'a', start)!r}")
 
     def test_streams_no_more_than_allowed(self, store: Store) -> None:
         """`max_bytes` is about the whole object, wherever the stream starts."""

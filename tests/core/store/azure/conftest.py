@@ -6,11 +6,12 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from azure.storage.blob import BlobServiceClient, ContainerClient
 from tests.servers.azure import Azurite, azurite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from azure.storage.blob import BlobServiceClient, ContainerClient
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +24,8 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 @pytest.fixture(scope="session")
 def service(emulator: Azurite) -> Iterator[BlobServiceClient]:
     """Return Azure's own client of the emulator."""
+    from azure.storage.blob import BlobServiceClient
+
     with BlobServiceClient.from_connection_string(emulator.connection_string) as client:
         yield client
 

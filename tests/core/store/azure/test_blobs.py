@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from azure.storage.blob import BlobBlock, BlobServiceClient, ContainerClient
 from tests.servers.faults import Cut, Flip
 from tests.servers.proxy import Proxy
 
@@ -21,11 +20,12 @@ from streaming_core.errors import AlreadyExistsError, ObjectNotFoundError, Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from azure.storage.blob import ContainerClient
     from tests.servers.azure import Azurite
 
     from streaming_core._store import Store
 
-pytestmark = pytest.mark.xdist_group("azurite")
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("azurite")]
 
 _LARGE = os.urandom(1 << 20) * 25  # four blocks, the last of one MiB
 
@@ -43,6 +43,7 @@ def _options(emulator: Azurite) -> dict[str, str]:
 # --- the same objects as Azure's own client -------------------------------------------------------
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("body", [b"", b"small", _LARGE], ids=["empty", "small", "large"])
 def test_both_clients_read_what_the_other_wrote(
     store: Store, container: ContainerClient, body: bytes
@@ -181,6 +182,7 @@ store.put("large", [bytes(25 << 20)], if_absent=sys.argv[3] == "new")
 """
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize("moment", [1, 2, 4, 5])
 @pytest.mark.parametrize("how", ["new", "over"])
 def test_a_killed_upload_leaves_nothing_and_a_rerun_succeeds(
@@ -210,6 +212,8 @@ def test_unfinished_blocks_of_azures_client_hinder_nothing(
     store: Store, emulator: Azurite, container: ContainerClient
 ) -> None:
     """Where its upload was killed ours succeeds: names of blocks have the same length."""
+    from azure.storage.blob import BlobServiceClient
+
     with BlobServiceClient.from_connection_string(
         emulator.connection_string, max_block_size=1 << 20, max_single_put_size=1 << 10
     ) as service:
@@ -317,6 +321,8 @@ def test_a_range_is_of_one_version(
 
 def test_blocks_may_be_any_bytes(container: ContainerClient, store: Store) -> None:
     """What Azure's client composes of blocks of odd sizes is one object for us."""
+    from azure.storage.blob import BlobBlock
+
     blob = container.get_blob_client("a")
     for name in ("1", "2", "3"):
         blob.stage_block(name, name.encode() * int(name))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.core.store.contract import MarkedContract
 
 from streaming_core._store import Store, open_store
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
     from tests.servers.azure import Azurite
 
-pytestmark = pytest.mark.xdist_group("azurite")
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("azurite")]
 
 
-class TestAccountKey(StoreContract):
+class TestAccountKey(MarkedContract):
     """A container, with a key from the environment, so that copies by pickle have it."""
 
     @pytest.fixture
@@ -28,7 +28,7 @@ class TestAccountKey(StoreContract):
         return open_store(f"az://{container.container_name}")
 
 
-class TestSignedUrl(StoreContract):
+class TestSignedUrl(MarkedContract):
     """A folder of a container, with a SAS that a function returns."""
 
     @pytest.fixture

@@ -110,7 +110,7 @@ def _at_once(store: Store, times: int = 8) -> list[bytes]:
     start = threading.Barrier(times)
 
     def get(_: int) -> bytes:
-        start.wait(30)
+        start.wait(60)
         return store.get("a")
 
     with ThreadPoolExecutor(times) as pool:
@@ -186,17 +186,18 @@ def test_a_token_is_used_to_its_end_where_none_comes_instead(
     assert service[1].get("a") == b"body"
 
 
+@pytest.mark.process
 def test_forked_children_have_their_parents_token(
     identity: Identity, service: tuple[Service, Store]
 ) -> None:
     """A child does not ask; nor does a lock hinder it that a thread of its parent holds."""
-    store = service[1]
-    assert store.get("a") == b"body"
+    assert service[1].get("a") == b"body"
     with module._identity.lock:
-        assert _run("fork", store) == 0
+        assert _run("fork", service[1]) == 0
     assert identity.tokens == ["token-0"]
 
 
+@pytest.mark.process
 def test_a_child_that_was_forked_while_its_parent_asked_asks_itself(
     identity: Identity, service: tuple[Service, Store]
 ) -> None:
@@ -206,29 +207,29 @@ def test_a_child_that_was_forked_while_its_parent_asked_asks_itself(
     def wait(number: int) -> None:
         if number == 0:
             asking.set()
-            go_on.wait(30)
+            go_on.wait(60)
 
     identity.before = wait
     service[0].accepted = {"Bearer token-0", "Bearer token-1"}
     with ThreadPoolExecutor(1) as pool:
         got = pool.submit(service[1].get, "a")
         try:
-            assert asking.wait(30)
+            assert asking.wait(60)
             assert _run("fork", service[1]) == 0
         finally:
             go_on.set()
-        assert got.result(30) == b"body"
+        assert got.result(60) == b"body"
 
 
+@pytest.mark.process
 def test_spawned_workers_are_given_the_token(
     identity: Identity, service: tuple[Service, Store]
 ) -> None:
     """A process that multiprocessing starts has it from its pickle, and no other pickle has it."""
-    store = service[1]
-    assert store.get("a") == b"body"
-    assert _run("spawn", store) == 0
+    assert service[1].get("a") == b"body"
+    assert _run("spawn", service[1]) == 0
     assert identity.tokens == ["token-0"]
-    assert b"token-0" not in pickle.dumps(store)
+    assert b"token-0" not in pickle.dumps(service[1])
 
 
 def _run(method: str, store: Store) -> int | None:
@@ -307,6 +308,7 @@ def _jwt(ends: float) -> str:
     return b".".join([*texts, b"c2lnbmF0dXJl"]).decode()
 
 
+@pytest.mark.server
 @pytest.mark.xdist_group("azurite")
 def test_an_expired_token_is_renewed_once_at_the_emulator(
     identity: Identity, secure: tuple[Azurite, Certificates]

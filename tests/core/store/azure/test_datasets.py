@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
     from tests.servers.azure import Azurite
 
-pytestmark = pytest.mark.xdist_group("azurite")
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("azurite")]
 
 _COLUMNS = {"id": "int", "body": "bytes"}
 _SAMPLES: list[dict[str, Any]] = [
@@ -36,12 +36,16 @@ def _account(emulator: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", emulator.connection_string)
 
 
-@pytest.mark.parametrize("compression", [None, "zstd"])
 @pytest.mark.parametrize(
-    "form",
-    ["az://{}/set", "azure://{}/set", "azure://teststore/{}/set", "azure-dl://{}/set",
-     "abfss://{}@teststore.dfs.core.windows.net/set"],
-)  # fmt: skip
+    ("form", "compression"),
+    [
+        pytest.param("az://{}/set", "zstd", marks=pytest.mark.essential),
+        ("azure://{}/set", None),
+        ("azure://teststore/{}/set", "zstd"),
+        ("azure-dl://{}/set", None),
+        ("abfss://{}@teststore.dfs.core.windows.net/set", "zstd"),
+    ],
+)
 def test_a_data_set_goes_there_and_comes_back(
     container: ContainerClient, tmp_path: Path, form: str, compression: str | None
 ) -> None:
@@ -149,6 +153,7 @@ with MDSWriter(
 """
 
 
+@pytest.mark.kill
 def test_a_conversion_that_is_killed_while_it_uploads_goes_on(container: ContainerClient) -> None:
     """Killed after every second request, it ends all the same: nothing lost, nothing twice."""
     url = f"az://{container.container_name}/set"

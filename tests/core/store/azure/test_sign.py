@@ -6,9 +6,6 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from azure.core.pipeline import PipelineContext, PipelineRequest
-from azure.core.pipeline.transport import HttpRequest
-from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +30,10 @@ _HEADERS = st.dictionaries(
 
 
 def _theirs(account: str, key: bytes, method: str, url: str, headers: dict[str, str]) -> str:
+    from azure.core.pipeline import PipelineContext, PipelineRequest
+    from azure.core.pipeline.transport import HttpRequest
+    from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
+
     make: Any = SharedKeyCredentialPolicy
     policy = make(account, base64.b64encode(key).decode())
     request = HttpRequest(method, url, headers=headers)

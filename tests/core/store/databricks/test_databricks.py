@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from databricks.sdk import WorkspaceClient
+from tests.core.store.contract import MarkedContract
 from tests.servers.databricks import Workspace
 from tests.servers.ranged import said_json
 from tests.servers.web import Said
@@ -24,7 +24,6 @@ from streaming_core.errors import (
     StoreBusyError,
     StoreError,
 )
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +59,8 @@ def _store(workspace: Workspace, url: str) -> VolumeStore | DbfsStore:
     return databricks_from_url(url, {"host": workspace.url, "token": workspace.token})
 
 
-class TestVolumeContract(StoreContract):
+@pytest.mark.slow
+class TestVolumeContract(MarkedContract):
     """The contract, by files of a volume."""
 
     unsupported = {  # noqa: RUF012 - as the base has it
@@ -74,7 +74,8 @@ class TestVolumeContract(StoreContract):
         return open_store(_VOLUME)
 
 
-class TestDbfsContract(StoreContract):
+@pytest.mark.slow
+class TestDbfsContract(MarkedContract):
     """The contract, by files of DBFS."""
 
     unsupported: ClassVar = {
@@ -120,6 +121,7 @@ def test_without_a_workspace_nothing_begins(workspace: Workspace) -> None:
 # --- credentials ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @_URLS
 def test_environment_and_profile_say_who_we_are(
     workspace: Workspace, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -298,6 +300,8 @@ def test_small_reads_of_dbfs_take_one_request(workspace: Workspace) -> None:
 
 def test_agrees_with_the_sdk(workspace: Workspace) -> None:
     """What we put, Databricks' package reads, and the other way round."""
+    from databricks.sdk import WorkspaceClient
+
     client = WorkspaceClient(host=workspace.url, token=workspace.token)
     volume, dbfs = _store(workspace, _VOLUME), _store(workspace, _DBFS)
     volume.put("deep/ä b", [_LARGE])

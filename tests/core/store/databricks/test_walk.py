@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streaming_core._store._databricks._walk import Entry, walk
@@ -11,7 +11,6 @@ _NAMES = st.text("ab.-/é", min_size=1, max_size=3).map(lambda text: text.replac
 _PATHS = st.lists(_NAMES, min_size=1, max_size=4).map("/".join)
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.sets(_PATHS, max_size=12), st.text("ab.-/é0", max_size=6))
 def test_walks_in_the_order_of_whole_paths(paths: set[str], prefix: str) -> None:
     """What comes are the files that start with the prefix, sorted, whatever their folders."""

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from tests.core.store.contract import MarkedContract
 from tests.servers.web import WebServer
 
 from streaming_core._store import open_store
 from streaming_core.errors import ObjectNotFoundError, RangeError
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytest.importorskip("fsspec")
 
 
-class TestMemory(StoreContract):
+class TestMemory(MarkedContract):
     """Objects in a dictionary of the process."""
 
     unsupported: ClassVar[Mapping[str, str]] = {
@@ -40,7 +40,8 @@ class TestMemory(StoreContract):
             files.rm(name, recursive=True)
 
 
-class TestLocal(StoreContract):
+@pytest.mark.slow
+class TestLocal(MarkedContract):
     """A folder of this machine."""
 
     @pytest.fixture
@@ -49,7 +50,8 @@ class TestLocal(StoreContract):
         return open_store(f"fsspec+file://{tmp_path}/set")
 
 
-class TestFolder(StoreContract):
+@pytest.mark.slow
+class TestFolder(MarkedContract):
     """A folder by fsspec's `dir`, which takes its place from the options."""
 
     @pytest.fixture

@@ -203,6 +203,7 @@ def test_the_etag_is_the_best_that_is_known(info: dict[str, object], etag: str) 
 # --- writing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.kill
 def test_a_killed_writer_leaves_nothing_that_stays(tmp_path: Path) -> None:
     """Its half file is not listed, and gone after the next listing."""
     script = (

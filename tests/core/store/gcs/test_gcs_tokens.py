@@ -185,15 +185,15 @@ def _forked(work: Callable[[], object]) -> int | None:
     return process.exitcode
 
 
-def test_forked_children_use_the_token_of_their_parent(
-    store: GCSStore, service: TokenService
-) -> None:
+@pytest.mark.process
+def test_forked_children_use_their_parents_token(store: GCSStore, service: TokenService) -> None:
     """Children do not ask again."""
     assert store.get("a") == b"body"
     assert [_forked(lambda: store.get("a")) for _ in range(3)] == [0, 0, 0]
     assert service.count == 1
 
 
+@pytest.mark.process
 def test_a_fork_while_a_token_is_asked_for_does_not_hang(
     store: GCSStore, service: TokenService, rules: GoogleRules
 ) -> None:
@@ -222,6 +222,7 @@ def _get(store: GCSStore) -> None:
     assert store.get("a") == b"body"
 
 
+@pytest.mark.process
 def test_spawned_children_are_given_the_token(store: GCSStore, service: TokenService) -> None:
     """A worker process that is started anew has the account and the token, and does not ask."""
     assert store.get("a") == b"body"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.servers.gcs_rules import GoogleRules
 from tests.servers.web import Said, WebServer
 
@@ -92,6 +93,7 @@ def _measured(url: str, connection: Any) -> None:
     connection.send(tracemalloc.get_traced_memory()[1])
 
 
+@pytest.mark.process
 @pytest.mark.timeout(120)
 def test_an_upload_takes_little_memory(rules: GoogleRules) -> None:
     """What is sent is not copied, but for a piece of it at a time."""
@@ -270,7 +272,8 @@ _FAULTS = st.sampled_from(["none", "none", "before", "after", "hang up", "busy"]
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     cuts=st.lists(st.integers(0, 5 * _UNIT), max_size=3),
@@ -323,6 +326,7 @@ def _put(url: str) -> None:
     store.put("a", [b"x" * (70 << 20)])
 
 
+@pytest.mark.kill
 def test_a_killed_upload_leaves_nothing_and_can_be_done_again(rules: GoogleRules) -> None:
     """A process that dies between chunks has published nothing; another one does it all."""
     is_there, go_on = threading.Event(), threading.Event()

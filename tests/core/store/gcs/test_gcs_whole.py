@@ -25,7 +25,7 @@ _SAMPLES = [{"number": number, "text": f"sample {number}"} for number in range(5
 _COLUMNS = {"number": "int", "text": "str"}
 
 
-@pytest.mark.parametrize("size", [0, 10, 9 << 20, 33 << 20])
+@pytest.mark.parametrize("size", [0, 10, 9 << 20, pytest.param(33 << 20, marks=pytest.mark.slow)])
 def test_google_reads_what_we_wrote(emulated: Emulator, size: int) -> None:
     """Bytes, version and checksum are what Google's client finds."""
     bucket, body = emulated.bucket(), os.urandom(size)
@@ -99,6 +99,7 @@ def test_a_data_set_is_written_and_read(
     _round_trip(f"gs://{emulated.bucket()}/data/train", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_data_set_survives_faults(
     rules: GoogleRules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.core.store.contract import MarkedContract
 from tests.servers.hf import LARGE_BYTES, Hub
 from tests.servers.web import Said, in_turn
 
@@ -20,7 +21,6 @@ from streaming_core.errors import (
     StoreBusyError,
     StoreError,
 )
-from streaming_core.testing import StoreContract
 
 _REPO = "datasets/owner/name"
 _URL = f"hf://{_REPO}/folder"
@@ -31,7 +31,8 @@ def _store(hub: Hub, url: str = _URL, **options: Any) -> HfStore:
     return HfStore.at(url, {"endpoint_url": hub.url, **options})
 
 
-class TestContract(StoreContract):
+@pytest.mark.slow
+class TestContract(MarkedContract):
     """The contract, by commits."""
 
     num_overwrites = 10
@@ -74,6 +75,7 @@ def test_the_revision_is_asked_for_once(hub: Hub) -> None:
     assert hub.web.count("GET", f"/api/{_REPO}/revision/main") == 2
 
 
+@pytest.mark.process
 def test_a_worker_process_begins_with_the_commit(hub: Hub) -> None:
     """A process that is started anew with the store reads what the first one saw."""
     hub.commit(_REPO, {"folder/a": b"first"})

@@ -146,6 +146,7 @@ print(files.cat_file("datasets/owner/name/folder/small"))
 """
 
 
+@pytest.mark.process
 def test_agrees_with_the_hubs_own_client(hub: Hub, tmp_path: Path) -> None:
     """What we commit, the hub's client downloads and lists as we do."""
     store = _store(hub)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.core.store.http.reads import BODY, STALL_SECONDS
+from tests.core.store.http.reads import BODY, PATIENT_SECONDS, STALL_SECONDS
 from tests.servers.nginx import nginx
 from tests.servers.proxy import Proxy
 from tests.servers.web import WebServer
@@ -30,12 +30,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kept.forget()
 
 
-@pytest.fixture(scope="module", params=["own", "nginx"])
+@pytest.fixture(scope="module")
 def address(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Run a server with one file: this project's, and a real one."""
-    if request.param == "own":
+    """Run a server with one file: this project's, or nginx where a test asks for it."""
+    if getattr(request, "param", "own") == "own":
         with WebServer() as server:
             server.files.put("dav/set/a", BODY)
             yield server.url
@@ -55,5 +55,11 @@ def proxy(address: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def store(proxy: Proxy) -> WebStore:
-    """Return the server's files, through the proxy, soon tired of waiting."""
-    return WebStore.at(f"{proxy.url}/dav").with_timeout(STALL_SECONDS)
+    """Return the server's files, through the proxy."""
+    return WebStore.at(f"{proxy.url}/dav").with_timeout(PATIENT_SECONDS)
+
+
+@pytest.fixture
+def hasty(store: WebStore) -> WebStore:
+    """Return the same files, soon tired of waiting."""
+    return store.with_timeout(STALL_SECONDS)

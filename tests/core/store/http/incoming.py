@@ -52,8 +52,8 @@ def fed(said: Iterable[bytes]) -> Generator[Fed]:
     """Give a socket on which these pieces come."""
     ours, other = socket.socketpair()
     with other, Fed(ours.family, ours.type, ours.proto, ours.detach()) as found:
-        found.settimeout(5)
-        other.settimeout(5)
+        found.settimeout(60)
+        other.settimeout(60)
         found.other = other
         found.left = [piece for piece in said if piece]
         yield found

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BODY",
     "DEADLINE_SECONDS",
+    "PATIENT_SECONDS",
     "RANGES",
     "READS",
     "SIZE",
@@ -26,12 +27,17 @@ __all__ = [
     "WITH_BODY",
     "fails",
     "reads",
+    "wait_until",
 ]
 
 SIZE = 300_000
 BODY = hashlib.shake_128(b"body").digest(SIZE)
 STALL_SECONDS = 0.3
-DEADLINE_SECONDS = 4.0
+"""The timeout of stores whose server never answers."""
+PATIENT_SECONDS = 120.0
+"""The timeout of all others."""
+DEADLINE_SECONDS = 60.0
+"""How long an error may take: no patient store has waited in vain by then."""
 RANGES = [(0, 2000), (200_000, 202_000), (299_000, SIZE)]
 
 
@@ -70,3 +76,11 @@ def reads(store: WebStore, verb: str) -> None:
     """Call a verb, which is right."""
     act, right = READS[verb]
     assert act(store) == right
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.01)

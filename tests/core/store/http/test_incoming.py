@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.store.http.incoming import Message, fed, messages, pieces, unfolded
 
@@ -72,7 +72,6 @@ def _by_the_library(said: bytes, method: str) -> tuple[int, dict[str, str], byte
         return found
 
 
-@settings(max_examples=300)
 @given(st.data(), messages(), _READS)
 def test_reads_what_the_standard_library_reads(
     data: st.DataObject, message: Message, steps: list[int]
@@ -85,7 +84,6 @@ def test_reads_what_the_standard_library_reads(
     assert found[3] <= message.ends_itself
 
 
-@settings(max_examples=150)
 @given(st.data(), messages().filter(lambda found: found.ends_itself), st.binary(min_size=1))
 def test_what_comes_with_an_answer_never_reaches_the_next_request(
     data: st.DataObject, message: Message, garbage: bytes
@@ -109,7 +107,6 @@ def test_what_comes_with_an_answer_never_reaches_the_next_request(
             assert kept.take(_KEY) is None
 
 
-@settings(max_examples=200)
 @given(st.data(), messages().filter(lambda found: found.ends_itself and bool(found.data)))
 def test_an_answer_that_ends_early_is_an_error(data: st.DataObject, message: Message) -> None:
     """Wherever the connection ends before the answer does, there is no answer."""
@@ -119,7 +116,6 @@ def test_an_answer_that_ends_early_is_an_error(data: st.DataObject, message: Mes
         _by_us(data.draw(pieces(message.data[:end])), message.method)
 
 
-@settings(max_examples=300)
 @given(st.data(), st.binary(max_size=300), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n"]))
 def test_any_bytes_are_an_answer_or_an_error(
     data: st.DataObject, noise: bytes, lead: bytes
@@ -132,7 +128,6 @@ def test_any_bytes_are_an_answer_or_an_error(
     assert 200 <= status <= 999
 
 
-@settings(max_examples=300)
 @given(st.data(), messages())
 def test_a_damaged_answer_is_an_answer_or_an_error(data: st.DataObject, message: Message) -> None:
     """With some bytes lost, doubled or changed, reading ends as well."""
@@ -221,6 +216,7 @@ def test_a_head_without_end_is_an_error_soon(piece: bytes) -> None:
         Incoming(left).head()
 
 
+@pytest.mark.slow
 def test_a_huge_head_in_crumbs_is_read_in_time() -> None:
     """As large as is allowed, a byte at a time."""
     filler = b"X-A: " + b"b" * 60_000 + b"\r\n"
@@ -252,7 +248,6 @@ def test_another_protocol_is_an_error() -> None:
 
 
 @given(content=st.lists(st.binary(min_size=1, max_size=300), min_size=1), steps=_READS)
-@settings(deadline=None)
 def test_a_body_is_read_in_any_steps(content: list[bytes], steps: list[int]) -> None:
     """Each `read` gives as much as was asked for, but the last, wherever the line cuts the body."""
     body = b"".join(content)

@@ -90,7 +90,7 @@ def test_what_is_left_on_a_kept_connection_is_noticed_when_it_is_no_answer() -> 
 
     with RawServer(talk) as server:
         assert [read(server.url) for _ in range(3)] == [(200, b"body")] * 3
-        assert sent.wait(5)
+        assert sent.wait(60)
         assert server.num_connections == 2
 
 
@@ -151,7 +151,7 @@ def test_a_server_that_never_stops_talking_is_an_error_soon(lead: bytes, piece: 
                 read(server.url)
         finally:
             stop.set()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
 
 
 def test_headers_replace_what_is_said_of_itself_however_they_are_written() -> None:

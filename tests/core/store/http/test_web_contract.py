@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from tests.core.store.contract import MarkedContract
 from tests.servers.nginx import Nginx, nginx
 from tests.servers.web import WebServer
 
 from streaming_core._store import open_store
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _NO_LIST = {"list": "web servers have no listing that all agree on"}
 
 
-class TestMemory(StoreContract):
+@pytest.mark.essential
+class TestMemory(MarkedContract):
     """Files in the server's memory."""
 
     unsupported = _NO_LIST
@@ -32,7 +33,8 @@ class TestMemory(StoreContract):
             yield open_store(f"{server.url}/data%20set")
 
 
-class TestFolder(StoreContract):
+@pytest.mark.slow
+class TestFolder(MarkedContract):
     """Files in a folder."""
 
     unsupported = _NO_LIST
@@ -44,7 +46,8 @@ class TestFolder(StoreContract):
             yield open_store(f"{server.url}/data")
 
 
-class TestWithoutRanges(StoreContract):
+@pytest.mark.slow
+class TestWithoutRanges(MarkedContract):
     """A server that always sends the whole file."""
 
     unsupported = _NO_LIST
@@ -63,7 +66,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
         yield running
 
 
-class TestNginx(StoreContract):
+@pytest.mark.server
+class TestNginx(MarkedContract):
     """nginx with its WebDAV methods."""
 
     unsupported: ClassVar[Mapping[str, str]] = {

@@ -91,6 +91,8 @@ def _options() -> Mapping[str, object]:
     return {"headers": {"X-Key": "by call"}}
 
 
+@pytest.mark.process
+@pytest.mark.essential
 def test_a_worker_process_is_given_the_secrets() -> None:
     """A worker that this process starts reads as this process does."""
     with WebServer(
@@ -259,7 +261,7 @@ def test_ranges_far_apart_are_asked_for_at_once_and_near_ones_together() -> None
     arrived = threading.Barrier(4)
 
     def answer(_: Asked) -> None:
-        arrived.wait(10)
+        arrived.wait(60)
 
     with WebServer() as server:
         server.files.put("a", bytes(8 << 20))
@@ -301,18 +303,21 @@ def test_streams_that_are_left_hold_nothing() -> None:
 
 
 def test_another_timeout_is_another_store_with_the_same_secrets() -> None:
-    """The copy waits differently and is who the first was; both, and children, are equal."""
+    """The copy waits differently and has the same secrets; both, and children, are equal."""
+    given_up = threading.Event()
 
     def answer(asked: Asked) -> Said | None:
         if asked.path == "/part/slow":
-            threading.Event().wait(0.8)
+            given_up.wait(60)
         return Said(200, asked.headers.get("x-key", "").encode())
 
     with WebServer(answer=answer) as server:
         store = WebStore.at(server.url, {"headers": {"X-Key": "s3cret"}})
+        patient = store.with_timeout(60.0).child("part")
         hasty = store.with_timeout(0.2).child("part")
-        assert hasty == store.child("part")
-        assert hasty.get("quick") == b"s3cret"
+        assert patient == hasty == store.child("part")
+        assert patient.get("quick") == b"s3cret"
         with pytest.raises(StoreError, match="TimeoutError"):
             hasty.get("slow")
+        given_up.set()
         assert store.child("part").get("slow") == b"s3cret"

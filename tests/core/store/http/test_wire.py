@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.store.http.asking import OK, QUICK, read, request
+from tests.core.store.http.asking import OK, PATIENT, STALL, read, request
 from tests.servers.processes import connections_to
 from tests.servers.raw import RawServer, read_request, reset, saying
 from tests.servers.web import Asked, Said, WebServer
@@ -21,6 +21,7 @@ from streaming_core._store._http._wire import (
     FAILURES,
     Origin,
     Request,
+    Timeouts,
     WireError,
     exchange,
 )
@@ -35,6 +36,10 @@ def server() -> Iterator[WebServer]:
     with WebServer() as running:
         running.files.put("a", b"body" * 1000)
         yield running
+
+
+_UNHURRIED = Timeouts(connect=60.0, stall=3.0)
+"""Far more than a pause of 0.1 s can become, and less than all of them together."""
 
 
 # --- kept connections -----------------------------------------------------------------------------
@@ -123,7 +128,7 @@ def test_unasked_bytes_spoil_a_connection() -> None:
         read_request(connection)
         connection.sendall(OK)
         if not number:
-            heard.wait(10)
+            heard.wait(60)
             connection.sendall(OK.replace(b"body", b"fake"))
             said.set()
         read_request(connection)
@@ -131,11 +136,13 @@ def test_unasked_bytes_spoil_a_connection() -> None:
     with RawServer(talk) as server:
         assert read(server.url)[1] == b"body"
         heard.set()
-        assert said.wait(10)
+        assert said.wait(60)
         assert read(server.url)[1] == b"body"
         assert server.num_connections == 2
 
 
+@pytest.mark.process
+@pytest.mark.essential
 def test_a_forked_child_makes_connections_of_its_own(server: WebServer) -> None:
     """Parent and child never share one; the parent's goes on working."""
     assert read(f"{server.url}/a")[0] == 200
@@ -155,6 +162,7 @@ def test_a_forked_child_makes_connections_of_its_own(server: WebServer) -> None:
     assert clients[0] == clients[1] == clients[3] != clients[2]
 
 
+@pytest.mark.process
 def test_a_forked_child_holds_none_of_its_parents_connections(server: WebServer) -> None:
     """Neither those in use nor those kept, so that they end when the parent ends them."""
     port = int(server.url.rpartition(":")[2])
@@ -233,22 +241,26 @@ def test_a_stall_ends_with_its_time_wherever_it_happens() -> None:
 
         began = time.monotonic()
         with RawServer(talk) as server, pytest.raises(TimeoutError):
-            read(server.url)
-        assert 0.4 < time.monotonic() - began < 5
+            read(server.url, timeouts=STALL)
+        assert 0.4 < time.monotonic() - began < 60
 
 
+@pytest.mark.slow
 def test_a_slow_body_is_no_stall() -> None:
     """Bytes that keep coming are waited for, though all of them take longer than the limit."""
+    body = bytes(range(40))
 
     def talk(connection: socket.socket, _: int) -> None:
         read_request(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")
-        for byte in b"slowbody":
-            threading.Event().wait(0.15)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
+        for byte in body:
+            threading.Event().wait(0.1)
             connection.sendall(bytes([byte]))
 
     with RawServer(talk) as server:
-        assert read(server.url) == (200, b"slowbody")
+        began = time.monotonic()
+        assert read(server.url, timeouts=_UNHURRIED) == (200, body)
+        assert time.monotonic() - began > _UNHURRIED.stall
 
 
 # --- uploads --------------------------------------------------------------------------------------
@@ -274,18 +286,19 @@ def test_a_large_upload_that_is_refused_early_shows_the_refusal() -> None:
 
 def test_an_upload_that_nobody_reads_is_a_stall() -> None:
     """Sending waits no longer for the other side than reading does."""
+    given_up = threading.Event()
 
     def talk(connection: socket.socket, _: int) -> None:
         connection.recv(1000)
-        threading.Event().wait(1.5)
+        given_up.wait(60)
 
     with RawServer(talk) as server:
-        began = time.monotonic()
         with pytest.raises(TimeoutError):
-            read(server.url, "PUT", body=[memoryview(bytes(64 << 20))])
-        assert time.monotonic() - began < 1.4
+            read(server.url, "PUT", body=[memoryview(bytes(64 << 20))], timeouts=STALL)
+        given_up.set()
 
 
+@pytest.mark.slow
 def test_a_slow_upload_is_no_stall() -> None:
     """Bytes that keep going are waited for, though all of them take longer than the limit."""
 
@@ -293,14 +306,15 @@ def test_a_slow_upload_is_no_stall() -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15)
         got = 0
         while got < 5 << 20:
-            got += len(connection.recv(1 << 21))
-            threading.Event().wait(0.02)
+            got += len(connection.recv(1 << 17))
+            threading.Event().wait(0.1)
         connection.sendall(OK)
 
     with RawServer(talk) as server:
         began = time.monotonic()
-        assert read(server.url, "PUT", body=[memoryview(bytes(5 << 20))])[0] == 200
-        assert time.monotonic() - began > QUICK.stall
+        body = [memoryview(bytes(5 << 20))]
+        assert read(server.url, "PUT", body=body, timeouts=_UNHURRIED)[0] == 200
+        assert time.monotonic() - began > _UNHURRIED.stall
 
 
 # --- headers --------------------------------------------------------------------------------------
@@ -325,7 +339,7 @@ def test_nothing_can_be_smuggled_into_a_request(headers: dict[str, str], target:
     with RawServer(saying(OK)) as server:
         origin = Origin.of(server.url)
         with pytest.raises(WireError, match="characters that no request may have") as caught:
-            exchange(Request("GET", origin, target, headers, timeouts=QUICK))
+            exchange(Request("GET", origin, target, headers, timeouts=PATIENT))
         shown = "".join(map(str, (caught.value, caught.value.__cause__)))
         assert "secret" not in shown
         assert "Forged" not in shown or "X-A\\r\\nX-Forged" in shown
@@ -341,7 +355,7 @@ def test_headers_travel_as_they_are() -> None:
 
     with RawServer(talk) as server:
         headers = {"X-A": "spät", "HOST": "other", "accept-encoding": "gzip"}
-        exchange(Request("GET", Origin.of(server.url), "/a?b", headers, timeouts=QUICK)).close()
+        exchange(Request("GET", Origin.of(server.url), "/a?b", headers, timeouts=PATIENT)).close()
     first, *lines = heads[0].decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     assert first == "GET /a?b HTTP/1.1"
     assert sorted(lines) == ["HOST: other", "X-A: spät", "accept-encoding: gzip"]

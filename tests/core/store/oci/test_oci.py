@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.core.store.contract import MarkedContract
 from tests.servers.oci import ObjectStorage
 from tests.servers.ranged import said_json
 from tests.servers.web import Said
@@ -23,7 +24,6 @@ from streaming_core.errors import (
     StoreBusyError,
     StoreError,
 )
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,8 @@ def _store(storage: ObjectStorage, **options: Any) -> OciStore:
     return OciStore.at(_URL, {"endpoint_url": storage.url, **options})
 
 
-class TestContract(StoreContract):
+@pytest.mark.slow
+class TestContract(MarkedContract):
     """The contract, every request signed."""
 
     @pytest.fixture

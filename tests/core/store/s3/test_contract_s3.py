@@ -7,22 +7,30 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.core.store.contract import MarkedContract
+from tests.servers.s3 import replaced_objects_stay
 
 from streaming_core import open_store
 from streaming_core._store._s3 import S3Store
 from streaming_core.errors import AccessDeniedError
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
 
     from tests.servers.s3 import S3Server
 
+    from streaming_core._store import Store
 
-class TestMoto(StoreContract):
+
+class TestMoto(MarkedContract):
     """A folder of a bucket of moto, by environment: a pickle on a disk would lose the keys."""
 
     num_overwrites = 20
+
+    def test_a_reader_never_sees_a_mixture(self, store: Store) -> None:
+        """While one thread overwrites, another always reads one whole version."""
+        with replaced_objects_stay():
+            super().test_a_reader_never_sees_a_mixture(store)
 
     @pytest.fixture
     def store(self, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Store:
@@ -36,7 +44,8 @@ class TestMoto(StoreContract):
 
 
 @pytest.mark.xdist_group("localstack")
-class TestLocalStack(StoreContract):
+@pytest.mark.server
+class TestLocalStack(MarkedContract):
     """A folder of a bucket of LocalStack, with keys from a function."""
 
     num_overwrites = 20
@@ -65,6 +74,7 @@ def _read(store: S3Store, answers: Queue[bytes]) -> None:
     answers.put(store.get("a"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_started_process_gets_the_secrets_and_a_disk_does_not(
     store: S3Store, method: str

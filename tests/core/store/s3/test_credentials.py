@@ -77,6 +77,7 @@ def _read(store: S3Store, found: SimpleQueue[bytes]) -> None:
     found.put(store.get("a"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_do_not_ask(service: _Service, method: str) -> None:
     """Workers use the keys that their parent has got."""
@@ -131,6 +132,7 @@ def _credential(store: S3Store) -> str:
     return call.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
 
 
+@pytest.mark.process
 def test_a_profile_counts_before_the_environment(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_profile_that_is_not_there_is_an_error() -> None:
         S3Store.at("s3://data", {"profile": "absent"}).get("a")
 
 
+@pytest.mark.process
 def test_a_program_that_fails_is_an_error_that_may_pass(program: Path) -> None:
     """The failure of a program is told, and it is asked again with the next request."""
     broken = program.with_name("broken")
@@ -166,6 +169,7 @@ def test_a_program_that_fails_is_an_error_that_may_pass(program: Path) -> None:
     assert _credential(store) == "of-mine"
 
 
+@pytest.mark.process
 def test_keys_that_still_hold_outlive_a_failed_renewal(program: Path) -> None:
     """Where the next keys cannot be got two minutes ahead, the present ones go on serving."""
     program.with_name("broken").touch()
@@ -186,6 +190,7 @@ def test_nobody_waits_while_one_renews_keys_that_still_hold() -> None:
         assert _credential(S3Store.at("s3://data")) == "of-before"
 
 
+@pytest.mark.process
 def test_forked_children_get_a_lock_of_their_own(service: _Service) -> None:
     """A thread that asks while another forks leaves the child able to ask."""
     store = service.store()

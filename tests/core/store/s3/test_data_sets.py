@@ -29,7 +29,12 @@ _LARGE = [{"id": i, "text": chr(97 + i) * (1 << 20)} for i in range(26)]
 """At 13 in a shard, more than goes in one request."""
 
 
-@pytest.fixture(params=["moto", pytest.param("local", marks=pytest.mark.xdist_group("localstack"))])
+@pytest.fixture(
+    params=[
+        "moto",
+        pytest.param("local", marks=[pytest.mark.server, pytest.mark.xdist_group("localstack")]),
+    ]
+)
 def server(request: pytest.FixtureRequest) -> S3Server:
     """Return each of the servers."""
     found: S3Server = request.getfixturevalue(f"{request.param}_server")
@@ -56,7 +61,7 @@ def _names(store: Any) -> list[str]:
     return sorted(info.key for info in store.list())
 
 
-@pytest.mark.parametrize("compression", [None, "zstd:1"])
+@pytest.mark.parametrize("compression", [pytest.param(None, marks=pytest.mark.slow), "zstd:1"])
 def test_writes_and_streams(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str | None
 ) -> None:
@@ -75,6 +80,7 @@ def test_writes_and_streams(
         assert shuffle or samples == _SAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_local", [True, False])
 def test_writes_to_a_folder_and_a_bucket(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keep_local: bool
@@ -117,6 +123,8 @@ def _requests_of_a_run(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> int
         return proxy.count()
 
 
+@pytest.mark.kill
+@pytest.mark.timeout(900)  # for a machine that is busy with other things
 def test_killed_at_twenty_moments(
     moto_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,13 +10,13 @@ import os
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from tests.core.store.contract import MarkedContract
 from tests.servers.ceph import ceph
 from tests.servers.swift import swift
 
 from streaming_core import MDSWriter, StreamingDataset
 from streaming_core._store._s3 import S3Store
 from streaming_core.errors import AccessDeniedError, AlreadyExistsError, StoreError
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +49,9 @@ def _store(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Store:
     return S3Store.at(f"s3://{server.bucket()}/deep/folder ä", {"endpoint_url": server.url})
 
 
-@pytest.mark.all_servers
+@pytest.mark.server
 @pytest.mark.xdist_group("ceph")
-class TestCeph(StoreContract):
+class TestCeph(MarkedContract):
     """A folder of a bucket of Ceph's gateway."""
 
     num_overwrites = 20
@@ -62,9 +62,9 @@ class TestCeph(StoreContract):
         return _store(ceph_server, monkeypatch)
 
 
-@pytest.mark.all_servers
+@pytest.mark.server
 @pytest.mark.xdist_group("swift")
-class TestSwift(StoreContract):
+class TestSwift(MarkedContract):
     """A folder of a bucket of Swift."""
 
     num_overwrites = 20
@@ -79,7 +79,7 @@ class TestSwift(StoreContract):
 
 
 _BOTH = [
-    pytest.param(name, marks=[pytest.mark.all_servers, pytest.mark.xdist_group(name)])
+    pytest.param(name, marks=[pytest.mark.server, pytest.mark.xdist_group(name)])
     for name in ("ceph", "swift")
 ]
 

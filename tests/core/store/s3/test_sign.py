@@ -7,10 +7,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.config import Config
-from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +42,11 @@ def test_signs_as_botocore_does(
     body: bytes,
 ) -> None:
     """Every header that botocore adds to a request, ours has with the same value."""
+    from botocore.auth import S3SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.config import Config
+    from botocore.credentials import Credentials
+
     path = "/" + quote(key, safe="/-_.~")
     request = AWSRequest(
         method=method, url=f"{scheme}://{host}{path}", headers=headers, params=query, data=body

@@ -75,8 +75,16 @@ def test_sends_each_part_once_and_joins_them(moto_server: S3Server, bucket: str)
     assert _unfinished(moto_server, bucket) == []
 
 
-@pytest.mark.parametrize("fault", [Status(500), Status(400), Reset(None)])
-@pytest.mark.parametrize("part", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        pytest.param(1, Status(500), marks=pytest.mark.slow),
+        pytest.param(1, Reset(None), marks=pytest.mark.slow),
+        (3, Status(400)),
+        pytest.param(5, Status(500), marks=pytest.mark.slow),
+        pytest.param(5, Reset(None), marks=pytest.mark.slow),
+    ],
+)
 def test_a_part_that_fails_leaves_nothing(
     moto_server: S3Server, bucket: str, part: int, fault: Any
 ) -> None:
@@ -115,6 +123,7 @@ def test_an_interrupt_leaves_nothing(
     assert _unfinished(moto_server, bucket) == []
 
 
+@pytest.mark.slow
 def test_an_abort_that_fails_is_told(
     moto_server: S3Server, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,6 +155,7 @@ def test_success_with_an_error_inside_is_an_error(moto_server: S3Server, bucket:
     assert _unfinished(moto_server, bucket) == []
 
 
+@pytest.mark.slow
 def test_a_lost_confirmation_is_no_half_object(
     moto_server: S3Server, bucket: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,6 +173,7 @@ def test_a_lost_confirmation_is_no_half_object(
     assert _unfinished(moto_server, bucket) == []
 
 
+@pytest.mark.kill
 def test_a_killed_writer_is_cleaned_up_after(moto_server: S3Server, bucket: str) -> None:
     """After SIGKILL in the middle no object is there, a rerun puts it, and its rest is removed."""
     with Proxy(moto_server.url) as proxy:
@@ -236,6 +247,7 @@ def place(local_server: S3Server) -> tuple[S3Server, str]:
     return local_server, local_server.bucket()
 
 
+@pytest.mark.server
 @pytest.mark.xdist_group("localstack")
 class TestVerifying:
     """On LocalStack."""
@@ -298,8 +310,13 @@ class TestVerifying:
 _KEYS = ["plain", "ä/数据 🙂", "100%/a+b=c&d#e?f'"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["moto", pytest.param("local", marks=pytest.mark.xdist_group("localstack"))]
+    "kind",
+    [
+        "moto",
+        pytest.param("local", marks=[pytest.mark.server, pytest.mark.xdist_group("localstack")]),
+    ],
 )
 def test_boto3_and_we_read_each_others_objects(kind: str, request: pytest.FixtureRequest) -> None:
     """Keys, bytes and etags are the same for both, of small and of large objects."""
@@ -320,6 +337,7 @@ def test_boto3_and_we_read_each_others_objects(kind: str, request: pytest.Fixtur
     assert [info.key for info in store.list()] == [key for key in keys if key != "folder/"]
 
 
+@pytest.mark.slow
 def test_lists_more_than_two_pages(store: S3Store) -> None:
     """Listings of more than a thousand keys come whole and in order, also from a prefix on."""
     keys = sorted(f"{number % 7}/{number:05d} ä+" for number in range(2105))

@@ -90,16 +90,17 @@ def test_a_silent_server_is_not_waited_for(server: SftpServer) -> None:
     store.put("a", [_LARGE])
 
     async def sleep(*_: object) -> None:
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
 
     server.hook = sleep
     began = time.monotonic()
     timed: Any = store
     with pytest.raises(StoreError, match="went silent"):
         timed.with_timeout(0.3).get("a")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
+@pytest.mark.process
 def test_a_fork_does_not_touch_the_parents_connection(server: SftpServer) -> None:
     """A child that reads, drops what it inherited and ends in order leaves the stream whole."""
     store = store_at(server)
@@ -121,6 +122,7 @@ def test_a_fork_does_not_touch_the_parents_connection(server: SftpServer) -> Non
     assert server.logins == 2
 
 
+@pytest.mark.slow
 def test_nothing_is_left_open(server: SftpServer) -> None:
     """Refused logins, broken and left streams leave no file descriptor and no thread behind."""
 
@@ -137,7 +139,7 @@ def test_nothing_is_left_open(server: SftpServer) -> None:
         return len(os.listdir("/proc/self/fd")), threading.active_count()  # noqa: PTH208
 
     act()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     before = used()
     act()
     act()

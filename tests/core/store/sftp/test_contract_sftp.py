@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.core.store.contract import MarkedContract
 from tests.servers.sftp import PASSWORD, USER, SftpServer, openssh, sshd_problem
 
 from streaming_core._store import open_store
-from streaming_core.testing import StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,8 @@ def in_c(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSsh]:
         yield server
 
 
-class TestAsyncSsh(StoreContract):
+@pytest.mark.slow
+class TestAsyncSsh(MarkedContract):
     """A server in Python."""
 
     num_overwrites = 20
@@ -57,7 +58,8 @@ class TestAsyncSsh(StoreContract):
         )
 
 
-class TestOpenSsh(StoreContract):
+@pytest.mark.server
+class TestOpenSsh(MarkedContract):
     """The server that most machines run."""
 
     num_overwrites = 20

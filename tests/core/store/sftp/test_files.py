@@ -104,6 +104,7 @@ def test_a_stream_names_its_version(server: SftpServer) -> None:
         assert version_of(pieces) == store.head("a").etag != ""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("lacks", [set(), {"hardlink"}])
 def test_creating_has_one_winner_without_hard_links_as_well(
     server: SftpServer, lacks: set[str]
@@ -141,7 +142,11 @@ def test_creating_has_one_winner_without_hard_links_as_well(
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-        won = [process.communicate("go\n", timeout=60)[0].split() for process in processes]
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        won = [process.communicate(timeout=120)[0].split() for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -188,6 +193,7 @@ def test_creating_again_is_refused_before_the_bytes_are_sent(server: SftpServer)
     assert written == []
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize("then", ["list", "put"])
 def test_a_killed_writer_leaves_nothing_that_stays(server: SftpServer, then: str) -> None:
     """Killed in the middle of a put, it leaves a hidden file, which the next writer removes."""
@@ -199,12 +205,12 @@ def test_a_killed_writer_leaves_nothing_that_stays(server: SftpServer, then: str
         "store.put('part/a', [bytes(9 << 20)])\n"
     )
     store = store_at(server)
-    half = threading.Event()
+    half, killed = threading.Event(), threading.Event()
 
     async def stop(_: str, offset: int) -> None:
         if offset >= 4 << 20:
             half.set()
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(killed.wait)
 
     server.hook = stop
     process = subprocess.Popen(
@@ -216,6 +222,7 @@ def test_a_killed_writer_leaves_nothing_that_stays(server: SftpServer, then: str
     finally:
         process.kill()
         process.wait()
+        killed.set()
     server.hook = None
     (left,) = temp_names(server.folder)
     assert not (server.folder / "set" / "part" / "a").exists()

@@ -89,32 +89,25 @@ def test_files_are_named_by_the_environment(
     assert store.put("a", [b"body"]).size == 4
 
 
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
+def test_files_that_do_not_serve_are_named(
+    server: SftpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which file, and what is wrong with it, without the passphrase."""
+    monkeypatch.chdir(tmp_path)
+    make_key(tmp_path / "locked", "the right one")
+    make_key(tmp_path / "stranger")
+    for more, reason in (
         ({"key_file": "absent"}, "key file 'absent' cannot be read: No such file"),
         ({"key_file": "locked"}, "cannot be used without a passphrase"),
         ({"key_file": "locked", "passphrase": "wrong one"}, "cannot be used with the passphrase"),
         ({"key_file": "known_hosts"}, "must be a private key"),
         ({"key_file": "stranger"}, r"does not let the user 'tester' in with the key in 'stranger'"),
         ({"known_hosts_file": "absent"}, "known hosts 'absent' cannot be read: No such file"),
-    ],
-)
-def test_files_that_do_not_serve_are_named(
-    server: SftpServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    more: dict[str, str],
-    reason: str,
-) -> None:
-    """Which file, and what is wrong with it, without the passphrase."""
-    monkeypatch.chdir(tmp_path)
-    make_key(tmp_path / "locked", "the right one")
-    make_key(tmp_path / "stranger")
-    store = store_at(server, **{"password": None, **more})
-    with pytest.raises(AccessDeniedError, match=reason) as caught:
-        store.get("a")
-    assert "wrong one" not in str(caught.value)
+    ):
+        store = store_at(server, **{"password": None, **more})
+        with pytest.raises(AccessDeniedError, match=reason) as caught:
+            store.get("a")
+        assert "wrong one" not in str(caught.value)
 
 
 def test_an_unknown_server_is_refused_with_what_to_do(server: SftpServer, tmp_path: Path) -> None:
