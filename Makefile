@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := streaming_core/streaming_core writer/streaming_writer reader/streaming_reader
 CODE := streaming_core writer reader tests $(wildcard conftest.py benchmarks examples)
+# Without bytecode on disk, each of the many processes of a test run compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # uv installs in half a minute what takes pip four. A folder of wheels set for pip serves it too.
 INSTALL := UV_FIND_LINKS="$${UV_FIND_LINKS-$$PIP_FIND_LINKS}" $(BIN)/uv pip install --quiet \
 	--python $(BIN)/python --constraint constraints.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.process
 import os
 import signal
@@ -50,6 +51,18 @@ class _Needs:
 
 
 _needs = _Needs()
+
+
+def pytest_collection() -> None:
+    """Collect without looking for garbage: what is collected stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the many objects of modules and tests out of every later look for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.virtual.avro_files import CODECS, SCHEMA, SYNC, row_of, written
 from tests.core.virtual.kind_reading import Opened, damaged, outcome
+from tests.profiles import examples
 
 from streaming_core._virtual._kinds._avro_schema import parse_schema
 from streaming_core.errors import SourceFormatError
@@ -83,7 +84,7 @@ def test_damaged_files_are_refused_or_read(codec: str) -> None:
     """Nothing else: all rows counted, or the error that is meant for it."""
     data = written(SCHEMA, [row_of(n) for n in range(60)], codec, 20)
     rng = np.random.default_rng(len(data))
-    found = {outcome("avro", damaged(data, rng)) for _ in range(250)}
+    found = {outcome("avro", damaged(data, rng)) for _ in range(examples(250))}
     assert "refused" in found
 
 

@@ -54,7 +54,7 @@ def test_damaged_files_are_refused_or_read(codec: str, version: str) -> None:
     """Nothing else: all rows counted, or the error that is meant for it."""
     data = _file(compression=codec, file_version=version, dictionary_key_size_threshold=0.5)
     rng = np.random.default_rng(CODECS.index(codec))
-    found = {outcome("orc", damaged(data, rng)) for _ in range(250)}
+    found = {outcome("orc", damaged(data, rng)) for _ in range(examples(250))}
     assert "refused" in found
 
 
