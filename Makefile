@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := streaming_core/streaming_core writer/streaming_writer reader/streaming_reader
 CODE := streaming_core writer reader tests $(wildcard conftest.py benchmarks examples)
+# Setting up waits for the network more than for a processor.
+MAKEFLAGS += --jobs=2
 # Without bytecode on disk, each of the many processes of a test run compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 # uv installs in half a minute what takes pip four. A folder of wheels set for pip serves it too.
@@ -31,9 +33,13 @@ demo: $(DEV) ## write a data set, check it, train from it, kill and resume
 	$(BIN)/python examples/train.py
 
 .PHONY: test
-test: $(DEV) ## run the tests that answer in minutes, and the doctests of the packages
-	$(SERVERS) azurite nginx
+test: $(DEV) test-servers ## run the tests that answer in minutes, and the doctests of the packages
 	$(PYTEST) -m "$(DEFAULT_TESTS)"
+
+# Needs no environment, so that it is installed beside it.
+.PHONY: test-servers
+test-servers:
+	@tests/servers/install.sh azurite nginx
 
 .PHONY: test-rest
 test-rest: $(DEV) servers ## run what `make test` leaves out, and property tests with more examples

@@ -14,6 +14,8 @@ from streaming_core.errors import CheckpointError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 _PLAIN = (
     "epoch",
     "sample_in_epoch",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.compat.cases import cases
 from tests.compat.reading import read_again
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
     from tests.compat.cases import Case
+
+pytestmark = pytest.mark.slow
 
 
 @cases("litdata")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.compat.bucket import Bucket
 from tests.compat.cases import Case, assert_told, cases
 from tests.compat.making_sources import with_catalog
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
+
+pytestmark = pytest.mark.slow
 
 
 @cases("tables")

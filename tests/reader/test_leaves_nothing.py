@@ -88,6 +88,7 @@ def test_a_killed_trainer_leaves_nothing(ids_folder: Path, tmp_path: Path, metho
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_open_data_sets_cost_no_descriptors(ids_folder: Path, tmp_path: Path) -> None:
     """Two hundred at once; and what reading took goes with them."""
     StreamingDataset(local=ids_folder, batch_size=4)[0]  # whatever is loaded once

@@ -44,6 +44,7 @@ def _stored(table: pa.Table, **options: Any) -> tuple[Store, SourceFile]:
     return store, SourceFile("a.parquet", info.size, info.etag)
 
 
+@pytest.mark.slow
 @given(
     table=tables(),
     expression=expressions(),

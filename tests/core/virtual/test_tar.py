@@ -188,6 +188,7 @@ def test_any_archive_reads_as_the_standard_library_reads_it(
     assert read_table(kind, reader, scan, names).to_pylist() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "name"),
     [

@@ -53,6 +53,7 @@ def test_all_rows_come_once(code: str, piece: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", MANY)
 def test_members_are_read_alone(code: str) -> None:
     """A file in several members is fetched and expanded in parts; rows may span members."""

@@ -92,6 +92,7 @@ def test_a_larger_object_is_refused_unread(made: Made, tmp_path: Path) -> None:
         made.cache(tmp_path / "local").open(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_a_broken_stream_goes_on_where_it_broke(tmp_path: Path, compression: str | None) -> None:
     """With a hash to judge the whole, no byte is fetched twice; without one, all are."""

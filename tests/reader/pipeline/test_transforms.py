@@ -211,6 +211,7 @@ def test_iterating_gives_transformed_rows_and_brackets_the_samples(ids_folder: P
     assert dataset.take([1, 2])["id"].tolist() == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("workers", _HERE_AND_FORKED)
 def test_torchdatas_loader_resumes_within_the_rows_of_a_sample(

@@ -221,6 +221,7 @@ class _Numbered:
         return Said(200, b"" if asked.method == "HEAD" else body, {"ETag": '"1"'}, len(body))
 
 
+@pytest.mark.slow
 def test_many_streams_open_side_by_side_within_bounds(remote: Path, tmp_path: Path) -> None:
     """Two requests each, a few dozen at a time, never hundreds."""
     answer = _Numbered(remote, together=8)
@@ -262,6 +263,7 @@ def test_all_streams_that_are_broken_are_told(remote: Path, tmp_path: Path) -> N
         assert StreamingDataset(streams=streams, batch_size=1).num_streams == 20
 
 
+@pytest.mark.slow
 def test_a_dead_server_is_not_asked_a_thousand_times(remote: Path, tmp_path: Path) -> None:
     """Streams that were not begun when one got no answer are left alone."""
     with WebServer(remote) as server, Proxy(server.url) as proxy:

@@ -124,6 +124,7 @@ def test_answers_of_no_are_taken_at_once(proxy: Proxy, tmp_path: Path) -> None:
         proxy.heal()
 
 
+@pytest.mark.slow
 def test_passing_errors_of_the_server_are_survived(proxy: Proxy, tmp_path: Path) -> None:
     """A tenth of all answers is an error of some kind: few requests are in vain, all is right."""
     for seed, code in enumerate((500, 502, 503, 429, 504)):
@@ -200,6 +201,7 @@ def test_without_a_version_and_a_hash_it_begins_anew(
     assert answer.ranges == ["", ""]
 
 
+@pytest.mark.slow
 def test_two_versions_are_never_mixed(
     two_versions: tuple[Path, bytes, bytes], tmp_path: Path
 ) -> None:

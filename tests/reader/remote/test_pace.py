@@ -94,6 +94,7 @@ def test_a_store_that_is_never_busy_costs_a_look(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_all_wait_for_what_one_was_told(tmp_path: Path) -> None:
     """A refusal with a time holds for every thread; then they go one by one, and the file goes."""
     pace = Pace.of(tmp_path)
@@ -138,6 +139,7 @@ def test_without_a_place_for_the_file_each_waits_for_itself(tmp_path: Path) -> N
     assert time.monotonic() - began >= 0.3
 
 
+@pytest.mark.slow
 def test_a_store_that_stays_busy_is_an_error_in_time(tmp_path: Path) -> None:
     """It is not asked for ever: the store's own refusal is raised when patience is over."""
     pace, calls = Pace.of(tmp_path), [0]

@@ -128,6 +128,7 @@ def test_a_stall_is_got_over(tmp_path: Path, *, sums: bool) -> None:
         assert len(ranges) == 2
 
 
+@pytest.mark.slow
 def test_a_line_that_breaks_often_gets_there(tmp_path: Path) -> None:
     """Each try that brings a good part of the shard is followed by as many as at first."""
     write(tmp_path / "remote", 6, size=5 << 20, shard=40 << 20)
@@ -153,6 +154,7 @@ def test_a_server_that_is_gone_is_an_error_for_a_new_folder_only(
 # --- the parts ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_store_that_never_answers_does_not_hold_its_readers(tmp_path: Path) -> None:
     """Even one that cannot be told how long to wait: the reader gives up by itself."""
     made = make(tmp_path / "remote")

@@ -105,6 +105,7 @@ _FAULTS: dict[str, Fault] = {
 _LENGTHY = {"throttled", "stalls in the middle", "stalls before", "late"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "workers"),
     [

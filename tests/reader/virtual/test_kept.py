@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 _ROWS = 4000
 _GROUP = 500
 _DAY = 86_400

@@ -111,6 +111,7 @@ def test_a_file_that_changes_after_it_was_indexed_is_an_error_that_says_so(
     assert seen == list(range(_ROWS))  # all before it
 
 
+@pytest.mark.slow
 def test_the_copies_stay_within_the_limit(folder: Path, tmp_path: Path) -> None:
     """Also while several threads read all over them."""
     limit = 11_000_000

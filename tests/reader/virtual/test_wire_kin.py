@@ -27,6 +27,8 @@ from streaming_core.errors import SourceChangedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 _ROWS = 20_000
 _PACK: dict[str, Callable[[bytes], bytes]] = {
     "gz": lambda data: gzip.compress(data, 1),

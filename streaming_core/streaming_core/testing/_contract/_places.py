@@ -118,9 +118,8 @@ class PlaceContract(Abilities):
         for (verb, request), key in itertools.product(REQUESTS.items(), _HOSTILE_KEYS):
             try:
                 request(store, key)
-            except UnsafeKeyError as error:
-                if not isinstance(error, (StoreError, ValueError)):
-                    problems.append(f"{verb} {key!a}: {type(error).__mro__}")
+            except UnsafeKeyError:
+                continue
             except Exception as error:  # noqa: BLE001 - reported with the others
                 problems.append(f"{verb} {key!a}: {type(error).__name__}: {error}")
             else:

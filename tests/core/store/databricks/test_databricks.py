@@ -143,6 +143,7 @@ def test_environment_and_profile_say_who_we_are(
         open_store(url).get("a")
 
 
+@pytest.mark.slow
 @_URLS
 def test_a_client_secret_signs_in_through_the_sdk(
     workspace: Workspace, url: str, monkeypatch: pytest.MonkeyPatch
@@ -298,6 +299,7 @@ def test_small_reads_of_dbfs_take_one_request(workspace: Workspace) -> None:
 # --- the service's own client ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_agrees_with_the_sdk(workspace: Workspace) -> None:
     """What we put, Databricks' package reads, and the other way round."""
     from databricks.sdk import WorkspaceClient
