@@ -78,7 +78,7 @@ def _rows(data: str) -> list[dict[str, Any]]:
 
 
 def make_caches(folder: Path) -> dict[str, Any]:
-    """Fill caches, and kill whoever does at the wrong moment."""
+    """Fill caches, and kill the process at the wrong moment."""
     bucket = folder / "bucket"
     for name, (writer, options) in _DATASETS.items():
         given = {"columns": _COLUMNS, "size_limit": _SIZE, **options}

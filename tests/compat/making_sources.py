@@ -200,7 +200,7 @@ def _read(name: str, pattern: str, folder: Path, served: Bucket) -> dict[str, An
 def _view(
     stream: dict[str, Any], root: str, local: Path, key: str, served: Bucket | None
 ) -> dict[str, Any]:
-    """Read a stream once in order, take a checkpoint of it shuffled, and tell what came."""
+    """Read a stream once in order, take a checkpoint of it shuffled, and report the samples."""
     there = {**stream, "remote": f"{root}/{stream['remote']}" if root else stream["remote"]}
     there["local"] = str(local)
     rows = list(opened({"streams": [there], "batch_size": 4}))

@@ -2,7 +2,7 @@
 
     python tests/packaging/public_api.py > tests/packaging/public_api.txt
 
-records them anew after a change that is meant.
+records them again after an intended change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the servers that tests run against and pip cannot bring into .venv:
 #   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack] [ceph] [swift] [strace]
+#     [xxhsum]
 # What is there already is left alone. What cannot be installed here is reported and left out, and
 # its tests say so when they skip; with CI set that is an error.
 set -eu
@@ -39,6 +40,12 @@ apt_install() {
 install_nginx() {
   PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx >/dev/null && return
   apt_install nginx-light || give_up nginx "needs root and apt-get, or install nginx yourself"
+}
+
+# Not a server: it checks the sums that writers leave.
+install_xxhsum() {
+  command -v xxhsum >/dev/null && return
+  apt_install xxhash || give_up xxhsum "needs root and apt-get, or install xxhash yourself"
 }
 
 # Not a server: the fault tests kill the writer at chosen system calls with it.
@@ -93,7 +100,7 @@ install_swift() {
 
 for server; do
   case $server in
-  nginx | sshd | azurite | localstack | ceph | swift | strace) "install_$server" ;;
+  nginx | sshd | azurite | localstack | ceph | swift | strace | xxhsum) "install_$server" ;;
   *) echo "unknown server: $server" >&2 && exit 2 ;;
   esac
 done

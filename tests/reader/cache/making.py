@@ -182,7 +182,7 @@ def folder_bytes(folder: Path, *, parts: bool = False) -> int:
 
 
 def bytes_at_once(folder: Path, *, parts: bool = False) -> int | None:
-    """Return the bytes of all files at one moment; None if files came or went while they were read.
+    """Return the bytes of all files at one moment; None if any appeared or went meanwhile.
 
     A listing alone is no snapshot: what moves while it is read may be counted twice. What two
     listings in a row both have was there at once, between the two.

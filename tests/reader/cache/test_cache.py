@@ -36,7 +36,7 @@ KINDS = [(None, False), ("zstd:1", False), ("gz", True), (None, True)]
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Return a plain data set."""
+    """Return a plain dataset."""
     return make(tmp_path / "remote")
 
 

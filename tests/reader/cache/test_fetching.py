@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Return a plain data set."""
+    """Return a plain dataset."""
     return make(tmp_path / "remote")
 
 

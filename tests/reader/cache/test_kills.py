@@ -56,7 +56,7 @@ _WATCHDOG_SECONDS = 280
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Return a plain data set."""
+    """Return a plain dataset."""
     return make(tmp_path / "remote")
 
 

@@ -36,7 +36,7 @@ from streaming_reader._cache._places import Places
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """Return a plain data set."""
+    """Return a plain dataset."""
     return make(tmp_path / "remote")
 
 

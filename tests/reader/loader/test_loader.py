@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate, get_wor
 
 from streaming_reader.loader import StreamingDataLoader
 
-# Three workers on a machine of two cores are no reason to fail.
+# Three workers on two cores must not fail the test.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 _process = pytest.mark.process

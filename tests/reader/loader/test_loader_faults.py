@@ -35,7 +35,7 @@ from tests.reader.loader.ways import (
 from streaming_core.errors import IndexInvalidError
 from streaming_reader.loader import StreamingDataLoader
 
-# Three workers on a machine of two cores are no reason to fail.
+# Three workers on two cores must not fail the test.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 _process = pytest.mark.process
@@ -55,7 +55,7 @@ _essential = pytest.mark.essential
     ],
 )
 def test_an_error_arrives_with_type_and_attributes(way: dict[str, Any]) -> None:
-    """After the batches before it, once and for all; a new iteration begins anew."""
+    """After the batches before it, once and for all; a new iteration starts over."""
     loader = StreamingDataLoader(Numbers(100, fail_at_batch=6), 4, **way)
     for _ in range(2):
         iterator = iter(loader)
