@@ -121,7 +121,7 @@ def _first_failure(bug: Bug) -> str | None:
         done = subprocess.run(
             [copy / ".venv/bin/python", "-m", "pytest", *_ARGUMENTS, "-m", _default_tests()],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": _import_path(copy)},
+            env=_environment(copy),
             capture_output=True,
             text=True,
             check=False,
@@ -141,9 +141,11 @@ def _default_tests() -> str:
     return found[1]
 
 
-def _import_path(tree: Path) -> str:
-    """Return the search path that puts the packages of `tree` before the installed ones."""
-    return os.pathsep.join(str(tree / name) for name in ("streaming_core", "writer", "reader"))
+def _environment(tree: Path) -> dict[str, str]:
+    """Return an environment that imports the packages of `tree`, and keeps bytecode."""
+    path = os.pathsep.join(str(tree / name) for name in ("streaming_core", "writer", "reader"))
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": path}
 
 
 if __name__ == "__main__":
