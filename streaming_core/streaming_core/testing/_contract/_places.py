@@ -114,7 +114,7 @@ class PlaceContract(Abilities):
     def test_refuses_hostile_keys(self, store: Store) -> None:
         """Every verb refuses every key that is not a safe relative name, and changes nothing."""
         store.put("a", [b"body"])
-        problems = []
+        problems: list[str] = []
         for (verb, request), key in itertools.product(REQUESTS.items(), _HOSTILE_KEYS):
             try:
                 request(store, key)
