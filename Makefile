@@ -68,7 +68,7 @@ servers: $(DEV) ## install the servers that tests run against, as far as this ma
 	$(SERVERS) nginx sshd azurite localstack ceph swift strace xxhsum
 
 .PHONY: check
-check: ## everything that gates a change: lint, types, layers, test
+check: ## everything that gates a change: lint, types, layers, all tests
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory layers

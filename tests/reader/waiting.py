@@ -48,4 +48,4 @@ def until_idle(fetcher: Any) -> None:
         with waits:
             return waits.waiting == len(fetcher._threads) > 0
 
-    until(idle, "the threads of the fetcher never came to rest")
+    until(idle, "the threads of the fetcher did not become idle")

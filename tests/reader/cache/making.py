@@ -184,7 +184,7 @@ def folder_bytes(folder: Path, *, parts: bool = False) -> int:
 def bytes_at_once(folder: Path, *, parts: bool = False) -> int | None:
     """Return the bytes of all files at one moment; None if any appeared or went meanwhile.
 
-    A listing alone is no snapshot: what moves while it is read may be counted twice. What two
+    A listing alone is not a snapshot: what moves while it is read may be counted twice. What two
     listings in a row both have was there at once, between the two.
     """
     before, after = (_listed(folder, parts=parts) for _ in range(2))
