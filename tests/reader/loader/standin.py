@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import time
 from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from tests.reader.waiting import until
 from torch.utils.data import IterableDataset, get_worker_info
 
 from streaming_core.errors import IndexInvalidError, Problem
@@ -28,11 +28,9 @@ __all__ = [
     "first_column",
     "shm",
     "temp_files",
-    "until",
     "until_gone",
+    "until_reaped",
 ]
-
-_DEADLINE_SECONDS = 90.0
 
 
 class Boom(Exception):  # noqa: N818 - a name to look for
@@ -142,14 +140,15 @@ def temp_files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds that may take its time on a busy machine."""
-    end = time.monotonic() + _DEADLINE_SECONDS
-    while not holds():
-        assert time.monotonic() < end, f"not before the deadline: {what}"
+def until_reaped(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds that needs garbage collected or ended children reaped."""
+
+    def settled() -> bool:
         gc.collect()
         active_children()  # waits for those that have ended
-        time.sleep(0.01)
+        return holds()
+
+    until(settled, f"not before the deadline: {what}")
 
 
 def until_gone(found: Callable[[], set[str]], what: str) -> None:
@@ -160,4 +159,4 @@ def until_gone(found: Callable[[], set[str]], what: str) -> None:
         left.intersection_update(found())
         return not left
 
-    until(all_gone, f"{what} is gone: {sorted(left)}")
+    until_reaped(all_gone, f"{what} is gone: {sorted(left)}")

@@ -20,8 +20,8 @@ from tests.reader.loader.standin import (
     descriptors,
     shm,
     temp_files,
-    until,
     until_gone,
+    until_reaped,
 )
 from tests.reader.loader.ways import (
     FORKED,
@@ -160,7 +160,9 @@ def test_breaking_off_leaves_nothing(persistent: bool, tmp_path: Path) -> None:
     workers = set(multiprocessing.active_children())
 
     def settle() -> None:
-        until(lambda: set(multiprocessing.active_children()) <= workers, "workers have ended")
+        until_reaped(
+            lambda: set(multiprocessing.active_children()) <= workers, "workers have ended"
+        )
         for thread in threading.enumerate():  # they close what they were writing to
             if thread.name == "QueueFeederThread":
                 thread.join(90)
@@ -175,7 +177,7 @@ def test_breaking_off_leaves_nothing(persistent: bool, tmp_path: Path) -> None:
     until_gone(lambda: shm() - shared, "shared memory")
     assert temp_files(tmp_path) == files
     # What another test left open may be closed meanwhile.
-    until(lambda: descriptors() <= opened, "its files are closed")
+    until_reaped(lambda: descriptors() <= opened, "its files are closed")
 
 
 _ORPHANS = """

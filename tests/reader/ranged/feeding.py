@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from streaming_reader._ranged import Line, Outlook
 from streaming_reader._shared import COUNTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streaming_core import StreamingDataset
     from streaming_reader._catalogue import Catalogue
 
@@ -28,7 +25,6 @@ __all__ = [
     "range_threads",
     "ranged_of",
     "register",
-    "until",
     "until_no_range_threads",
 ]
 
@@ -52,14 +48,6 @@ def feed_of(
 def range_threads() -> list[str]:
     """Return the names of the threads that read ranges."""
     return [t.name for t in threading.enumerate() if t.name.startswith("streaming-range")]
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, as long as a busy machine may take."""
-    end = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def until_no_range_threads() -> None:

@@ -20,7 +20,6 @@ from tests.reader.ranged.feeding import (
     ids_of,
     ranged_of,
     register,
-    until,
     until_no_range_threads,
 )
 from tests.reader.ranged.making import (
@@ -32,6 +31,7 @@ from tests.reader.ranged.making import (
     catalogue,
     write_blobs,
 )
+from tests.reader.waiting import until
 
 from streaming_core import StreamingDataLoader, StreamingDataset
 from streaming_core.testing import LatencyStore

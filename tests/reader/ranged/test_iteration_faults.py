@@ -17,7 +17,6 @@ from tests.reader.ranged.feeding import (
     range_threads,
     ranged_of,
     register,
-    until,
     until_no_range_threads,
 )
 from tests.reader.ranged.making import (
@@ -26,6 +25,7 @@ from tests.reader.ranged.making import (
     HeldStore,
     catalogue,
 )
+from tests.reader.waiting import until
 
 from streaming_core import StreamingDataset
 from streaming_core.errors import ChecksumError, ShardFetchError, StoreError
