@@ -77,10 +77,10 @@ BUGS: Final = (
         "rng = np.random.default_rng(seed + epoch + 1)",
     ),
     Bug(
-        "reader-cache-limit",  # a shard that is fetched is not counted against the limit
+        "reader-cache-limit",  # the shard that is brought into place is not counted
         "reader/streaming_reader/_cache/_group.py",
-        "need = held.used(with_fetching=True) + size - self.limit",
-        "need = held.used(with_fetching=True) - self.limit",
+        "need = held.used(with_fetching=False) + entry.size - self.limit",
+        "need = held.used(with_fetching=False) - self.limit",
     ),
     Bug(
         "reader-state",  # samples before an earlier resume are forgotten

@@ -126,6 +126,18 @@ def _stop_everywhere(job: _Job, worlds: list[tuple[int, int]], *, skip: int = 0)
         assert _as_sets(first + rest) == _as_sets(whole), (stop, before, after)
 
 
+def test_an_epoch_may_be_resumed_many_times(ids_folder: Path) -> None:
+    """Each time for a few batches, in another world; the state counts all that came before."""
+    job = _Job([{"local": ids_folder}], epoch_size=96)
+    whole, _ = job.steps(1, 1, 0)
+    found: list[list[int]] = []
+    state = None
+    for (nodes, ranks), stop in zip(itertools.cycle(_WORLDS), [1, 3, 2, 3, 2, None], strict=False):
+        steps, state = job.steps(nodes, ranks, 0, state, stop=stop)
+        found += steps
+    assert _as_sets(found) == _as_sets(whole)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("method", "runs"),

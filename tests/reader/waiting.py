@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Waits", "until", "until_idle"]
+__all__ = ["Waits", "until", "until_fetched", "until_idle"]
 
 _SECONDS: Final = 120.0
 
@@ -49,3 +50,12 @@ def until_idle(fetcher: Any) -> None:
             return waits.waiting == len(fetcher._threads) > 0
 
     until(idle, "the threads of the fetcher did not become idle")
+
+
+def until_fetched() -> None:
+    """Return once no thread of this process fetches; those of an ended epoch finish their shard."""
+    gc.collect()  # closes iterators that nobody has any more
+    until(
+        lambda: not any(one.name.startswith("streaming-fetch") for one in threading.enumerate()),
+        "threads that fetch did not end",
+    )

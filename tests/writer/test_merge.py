@@ -44,6 +44,14 @@ def test_parts_are_joined_in_order_of_their_paths(tmp_path: Path) -> None:
     assert set(sums) == {shard["raw_data"]["basename"] for shard in document["shards"]}
 
 
+def test_a_folder_comes_before_those_whose_names_go_on_after_its_own(tmp_path: Path) -> None:
+    """Although the sign they go on with sorts before the one that ends a folder's name."""
+    for number, name in enumerate(["a-b", "a.b/c", "a/z", "a b"]):
+        _part(tmp_path / name, number)
+    merge_index(tmp_path)
+    assert _ids(tmp_path) == [2, 3, 0, 1]
+
+
 @pytest.mark.parametrize("form", ["index", "folder", "text", "url"])
 def test_listed_parts_are_joined_in_the_order_given(tmp_path: Path, form: str) -> None:
     """Indexes may be named by file, by folder, as path, text or URL."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from streaming_core import MDSWriter, create_dataloader
 from streaming_core.errors import SchemaError, StoreError
 from streaming_reader._cache import Kept, kept_below, remove_kept, tidy
+from tests.reader.waiting import until_fetched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def _read(data: Path, columns: Sequence[str] | None = None, **given: Any) -> lis
     name = "id" if columns is None else columns[0]
     found = [value for batch in loader for value in batch[name]]
     del loader
-    gc.collect()  # what the loader had mapped counts as in use
+    until_fetched()  # what is mapped counts as in use
     return found
 
 

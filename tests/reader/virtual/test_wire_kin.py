@@ -18,6 +18,7 @@ import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from tests.reader.waiting import until_fetched
 from tests.servers.web import Asked, Said, WebServer
 
 from streaming_core import Stream, StreamingDataLoader, StreamingDataset
@@ -214,6 +215,7 @@ def test_a_limit_that_does_not_take_it_all_is_kept_and_told(
     ids = [int(sample["id"]) for sample in dataset]
     assert sorted(ids) == list(range(_ROWS))
     assert "only be read as a whole" in caplog.text
+    until_fetched()
     assert sum(path.stat().st_size for path in _copies(dataset)) <= limit
     units = len(_jsonl()) // 80_000
     assert len(data) < _wire(server) < most * units * len(data)
