@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.reader.waiting import until_fetched
 
 from streaming_core import MDSWriter, create_dataloader
 from streaming_core.errors import SchemaError, StoreError
 from streaming_reader._cache import Kept, kept_below, remove_kept, tidy
-from tests.reader.waiting import until_fetched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
