@@ -87,7 +87,7 @@ def _interrupted(act: Callable[[], None], line: int) -> bool:
     ids=["mixed", "packed", "inferred"],
 )
 @pytest.mark.parametrize("write", [_rows, _batch])
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [19, pytest.param(1, marks=pytest.mark.slow)])
 def test_who_catches_an_interrupt_gets_all_other_samples_or_an_error(
     samples: list[dict[str, Any]],
     columns: dict[str, str] | None,

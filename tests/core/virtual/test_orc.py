@@ -177,6 +177,7 @@ def test_a_file_is_looked_at_with_one_request_if_its_end_has_all() -> None:
     assert large.scan_bytes < 70 << 10 < len(data)
 
 
+@pytest.mark.slow
 def test_a_footer_beyond_the_first_read_takes_another() -> None:
     """Of many columns it is larger than what is read at first."""
     table = pa.table({f"a column of some name {n:05d}": [n, None] for n in range(2500)})

@@ -59,7 +59,12 @@ def _applied(case: dict[str, Any], rows: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(
     ("case", "ranks", "workers"),
     [
-        *((case, 1, 0) for case in CASES),
+        ("all of it", 1, 0),
+        *(
+            pytest.param(case, 1, 0, marks=pytest.mark.slow)
+            for case in CASES
+            if case != "all of it"
+        ),
         ("all of it", 2, 0),
         pytest.param("all of it", 1, 2, marks=[_process, pytest.mark.essential]),
         pytest.param("left out", 2, 2, marks=_process),
