@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-# Both profiles repeat the same examples, so that a failure comes from the change at hand; `make soak`
-# has new ones. An example has no deadline: that would measure the machine. The test's timeout ends
-# a hang.
+# Both profiles repeat the same examples, so that a failure comes from the change at hand; `make
+# soak` has new ones. No example has a deadline: it would measure the machine.
 _SLOW_IS_FINE: Final = [HealthCheck.too_slow]
 settings.register_profile(
     "quick", deadline=None, derandomize=True, max_examples=20, suppress_health_check=_SLOW_IS_FINE
