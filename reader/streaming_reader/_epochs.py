@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,6 +16,7 @@ from streaming_reader._ranged import Outlook
 from streaming_reader._share import Share
 from streaming_reader._shared import Position, SharedBlock
 from streaming_reader._state import make_state, parse_state
+from streaming_reader._threads import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ class Epochs:
             return
         plan = self.plan(world, self.shared.at(epoch), batch_size)
         # Should it fail, it fails again, and is raised, when that epoch begins.
-        threading.Thread(target=plan.prepare, name="streaming-next-epoch", daemon=True).start()
+        start_thread(plan.prepare, "streaming-next-epoch")
 
     def plan(self, world: World, position: Position, batch_size: int) -> EpochPlan:
         """Return the plan of what is left of an epoch."""

@@ -18,6 +18,7 @@ from streaming_reader._fetch import BUDGET_BYTES, Fetcher
 from streaming_reader._located import Located, compact, first_uses
 from streaming_reader._ranged import Announced, Forerun
 from streaming_reader._shared import COUNTERS
+from streaming_reader._threads import close_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,8 +150,10 @@ class Feed:
         self._source = source
         self._windows = windows
         self._ahead = ahead
+        self._is_closed = False
         self._counters = counters
         self._fetcher, self._forerun = _fetchers(source, timeout, outlook)
+        close_at_exit(self)
         self._aside = np.zeros(0, np.int64)
         """The rest of a window, of which no shard is wanted yet."""
         self._coming: deque[Located] = deque()
@@ -258,7 +261,10 @@ class Feed:
         return rows
 
     def close(self) -> None:
-        """Fetch no more."""
+        """Fetch no more; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._fetcher.close()
         if self._forerun is not None:
             self._forerun.close()

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from streaming_core._index import (
@@ -31,7 +31,7 @@ from streaming_core.errors import (
     SchemaError,
     StoreError,
 )
-from streaming_reader._cache import CONTROL, SOURCE, lock_if_writable
+from streaming_reader._cache import CONTROL, SOURCE, while_locked
 from streaming_reader._documents import (
     ABSENT,
     Asking,
@@ -113,15 +113,19 @@ class _Opening:
     def documents(self) -> Documents:
         """Return the index to be used, and its hashes; the folder then has them."""
         cached, noted = self._cached(), self._noted()
-        if cached is None or not self._is_settled(noted):
-            with ExitStack() as stack:
-                self._lock(stack)
-                now = self._noted()
-                if cached is None or now != noted:
-                    cached, noted = self._cached(), now
-                if cached is None or not self._is_settled(noted):
-                    return self._settled(cached, noted)
-        return self._with_sums(cached)
+        if cached is not None and self._is_settled(noted):
+            return self._with_sums(cached)
+
+        def settle() -> Documents:
+            now = self._noted()
+            found = self._cached() if cached is None or now != noted else cached
+            if found is None or not self._is_settled(now):
+                return self._settled(found, now)
+            return self._with_sums(found)
+
+        path = self._folder.path / CONTROL / f"{SOURCE}.lock"
+        what = f"comparing {self._folder.url} with its remote"
+        return while_locked(str(path), _LOCK_SECONDS, what, settle)
 
     def _is_settled(self, noted: Source | None) -> bool:
         """Tell whether another process has just seen to it that the folder is up to date."""
@@ -317,13 +321,6 @@ class _Opening:
         return coming
 
     # --- what stays -------------------------------------------------------------------------------
-
-    def _lock(self, stack: ExitStack) -> None:
-        """Let one process at a time change the folder, where it can be written to."""
-        path = self._folder.path / CONTROL / f"{SOURCE}.lock"
-        lock_if_writable(
-            stack, str(path), _LOCK_SECONDS, f"comparing {self._folder.url} with its remote"
-        )
 
     def _clean(self, old: Documents, new: Documents) -> None:
         """Remove the files of an index that is not the remote's any more."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from streaming_core.errors import SchemaError, StreamingError
 from streaming_reader._order import resample_streams
+from streaming_reader._threads import start_thread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -232,7 +233,7 @@ class Surface(_Base):
             cache.prepare(number)
         else:
             # An error shows again, and is raised, when the shard is used.
-            threading.Thread(target=_quietly, args=(cache, number), daemon=True).start()
+            start_thread(partial(_quietly, cache, number), "streaming-prepare")
 
     def evict_shard(self, shard_id: int) -> bool:
         """Remove a shard's files from this machine if they can be fetched again; tell whether."""

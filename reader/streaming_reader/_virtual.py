@@ -6,8 +6,8 @@ import json
 import logging
 import os
 import time
-from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import xxhash
 
@@ -30,11 +30,13 @@ from streaming_core.errors import (
     SchemaError,
     StoreError,
 )
-from streaming_reader._cache import CONTROL, SOURCE, lock_if_writable, tidy
+from streaming_reader._cache import CONTROL, SOURCE, tidy, while_locked
 from streaming_reader._documents import Source
 from streaming_reader._sought import sought
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streaming_core._index import ShardTable
     from streaming_core._store import Store
     from streaming_core._virtual import VirtualIndex
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Virtual", "open_virtual"]
 
+_T = TypeVar("_T")
 _log = logging.getLogger("streaming_core.reader")
 _LOCK_SECONDS: Final = 1800.0
 """Looking at many files for the first time takes long, and is done by one process of the node."""
@@ -109,20 +112,21 @@ class _Opening:
         cached = self._cached(noted)
         if cached is not None and self._is_settled(noted):
             return cached
-        with ExitStack() as stack:
-            self._lock(stack)
+
+        def look() -> VirtualIndex:
             now = self._noted()
-            if now != noted:
-                noted, cached = now, self._cached(now)
-            if cached is not None and self._is_settled(now):
-                return cached
+            known = cached if now == noted else self._cached(now)
+            if known is not None and self._is_settled(now):
+                return known
             try:
-                return self._published(cached, noted) or self._made(cached)
+                return self._published(known, now) or self._made(known)
             except StoreError as error:
-                if cached is None:
+                if known is None:
                     raise
                 _log.warning("reading what was known of %s: %s", self._sought.name, error)
-                return cached
+                return known
+
+        return self._while_locked(look)
 
     def kept(self, index: VirtualIndex, store: Store, wanted: Filter) -> Keep:
         """Return which rows a filter keeps; looked at once per node, and version of the data."""
@@ -131,8 +135,8 @@ class _Opening:
         known = self._known_keep(stem)
         if known is not None:
             return known
-        with ExitStack() as stack:
-            self._lock(stack)
+
+        def select() -> Keep:
             known = self._known_keep(stem)
             if known is not None:
                 return known
@@ -143,6 +147,8 @@ class _Opening:
             if not self._put(name, data):
                 return keep
             return filed_keep(Filed(self._path(name), digest, filed_keep))
+
+        return self._while_locked(select)
 
     # --- where it comes from ----------------------------------------------------------------------
 
@@ -257,12 +263,11 @@ class _Opening:
             return False
         return True
 
-    def _lock(self, stack: ExitStack) -> None:
+    def _while_locked(self, act: Callable[[], _T]) -> _T:
         """Let one process at a time look, where the folder can be written to."""
         path = self._folder.path / f"{self._stem}.lock"
-        lock_if_writable(
-            stack, str(path), _LOCK_SECONDS, f"looking at the files of {self._sought.name}"
-        )
+        what = f"looking at the files of {self._sought.name}"
+        return while_locked(str(path), _LOCK_SECONDS, what, act)
 
 
 def _fetched(at: IndexPlace, known: str) -> tuple[bytes | None, str]:

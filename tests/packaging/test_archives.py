@@ -89,7 +89,7 @@ def test_a_plain_install_brings_the_base_dependencies_only(requirements: list[Re
     base = {
         one.name for one in requirements if one.marker is None or "extra" not in str(one.marker)
     }
-    assert base == {"filelock", "msgspec", "numpy", "xxhash", "zstandard"}
+    assert base == {"msgspec", "numpy", "xxhash", "zstandard"}
 
 
 def test_zstandard_is_asked_for_only_where_python_lacks_it(requirements: list[Requirement]) -> None:

@@ -35,7 +35,7 @@ OPTIONAL = {
     "torch",
     "typer",
 }
-BASE = {"filelock", "msgspec", "numpy", "xxhash", "zstandard"}
+BASE = {"msgspec", "numpy", "xxhash", "zstandard"}
 
 
 FACADE = "import streaming_core"

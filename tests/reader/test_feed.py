@@ -58,7 +58,7 @@ def test_no_more_is_fetched_than_what_comes_next(
     """A window of the whole order does not make the whole data set wanted at once."""
     dataset = StreamingDataset(remote=ids_folder, local=tmp_path / "local", batch_size=2)
     with _feed(_catalogue(dataset), [np.arange(101)], ahead=4) as feed:
-        feed._fetcher._changed = Waits()
+        feed._fetcher._changed = Waits(feed._fetcher._lock)
         given: Iterator[Any] = feed.batches(2) if batches else feed.samples()
         next(given)
         until_idle(feed._fetcher)
@@ -94,7 +94,7 @@ def test_batches_before_a_failed_shard_are_given(
     )
     for kind in ("batches", "samples", "ids"):
         with _feed(_catalogue(dataset), [np.arange(101)], ahead=101) as feed:
-            feed._fetcher._changed = Waits()
+            feed._fetcher._changed = Waits(feed._fetcher._lock)
             given: Iterator[Any] = feed.batches(1) if kind == "batches" else feed.samples()
             if kind == "ids":
                 given = feed.ids()

@@ -24,7 +24,7 @@ _SOON = 120.0
 
 def _watched(fetcher: Fetcher) -> Fetcher:
     """Let `until_idle` see what the threads of a fetcher do."""
-    fetcher._changed = Waits()
+    fetcher._changed = Waits(fetcher._lock)
     return fetcher
 
 

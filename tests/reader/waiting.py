@@ -26,8 +26,8 @@ def until(holds: Callable[[], object], what: str = "the condition never held") -
 class Waits(threading.Condition):
     """A condition that knows how many threads wait on it, those notified since left out."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, lock: Any = None) -> None:
+        super().__init__(lock)
         self.waiting = 0
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -47,7 +47,7 @@ def until_idle(fetcher: Any) -> None:
 
     def idle() -> bool:
         with waits:
-            return waits.waiting == len(fetcher._threads) > 0
+            return waits.waiting == int(fetcher._threads) > 0
 
     until(idle, "the threads of the fetcher did not become idle")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from streaming_core._index import dump_index
 from streaming_core._read import SUMS, format_sums
-from streaming_core._store import LocalStore
+from streaming_core._store import LocalStore, release_all
 from streaming_core.errors import SchemaError, StreamingError, WriterStateError
 from streaming_writer._arrow import as_table, infer_arrow, is_arrow
 from streaming_writer._assembly import Assembly
@@ -61,14 +61,12 @@ _in_child: set[weakref.WeakMethod[Callable[[], None]]] = set()
 
 
 def _disown_all() -> None:
-    for method in list(_in_child):
-        disown = method()
+    for disown in [method() for method in _in_child]:
         if disown is not None:
             disown()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+os.register_at_fork(after_in_child=_disown_all)
 
 
 class Writer:
@@ -108,11 +106,12 @@ class Writer:
         self._published = False
         self._run: _Run | None = None
         self._rows: AnyRows = InferringRows()
-        with contextlib.ExitStack() as held:
-            for store in stores:
-                if isinstance(store, LocalStore):
-                    held.enter_context(store.lock())
-                    sweep(store)
+        folders = [store for store in stores if isinstance(store, LocalStore)]
+        self._folders = [store.lock() for store in folders]
+        try:
+            for store, lock in zip(folders, self._folders, strict=True):
+                lock.acquire()
+                sweep(store)
             self._opening = prepare(self._output, options.mode())
             if columns is None:
                 columns = self._opening.columns
@@ -122,8 +121,9 @@ class Writer:
                 self._rows = ClosedRows(self._finished_reason(), complete=True)
             else:
                 begin(self._output, self._opening, None)
-            # A writer that nobody finishes gives the lock back when it is collected.
-            self._held = weakref.finalize(self, held.pop_all().close)
+        except BaseException:
+            release_all(self._folders)
+            raise
         _in_child.add(weakref.WeakMethod(self._disown, _in_child.discard))
         if self.num_safe_samples:
             _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
@@ -190,18 +190,15 @@ class Writer:
         after an error it raises.
         """
         with self._lock:
-            if isinstance(self._rows, ClosedRows):
-                if not self._rows.complete:
-                    self._abort()
-                    raise WriterStateError(self._rows.reason)
-                self._close(FINISHED, complete=True)
-                return
             try:
-                self._finish()
+                if not isinstance(self._rows, ClosedRows):
+                    self._finish()
+                elif not self._rows.complete:
+                    raise WriterStateError(self._rows.reason)  # noqa: TRY301 - as any other error
+                self._close(FINISHED, complete=True)
             except BaseException:
                 self._abort()
                 raise
-            self._close(FINISHED, complete=True)
 
     def cancel_future_jobs(self) -> None:
         """Stop without an index, dropping the shards that no thread has begun to store."""
@@ -240,7 +237,10 @@ class Writer:
                 if self._run:
                     self._run.finisher.settle()
             finally:
-                self._abort()
+                try:
+                    self._abort()
+                finally:
+                    self._abort()  # the first may have been interrupted
 
     # --- within -----------------------------------------------------------------------------------
 
@@ -361,9 +361,7 @@ class Writer:
             self._close(rows.reason, complete=True)
             return
         if self._published:
-            told = (
-                "the data set is complete, but its journal is still there; resume=True removes it"
-            )
+            told = "the data set is complete; its journal is still there, resume=True removes it"
         else:
             told = (
                 f"stopped without an index; {self.num_safe_samples} samples are safe, resume=True "
@@ -373,13 +371,18 @@ class Writer:
         self._close(STOPPED, complete=False)
 
     def _close(self, reason: str, *, complete: bool) -> None:
-        """End the threads and give the lock back."""
-        if self._run:
-            self._run.finisher.stop()
-        self._progress.close()
-        self._held()
-        self._open = False
-        self._rows = ClosedRows(reason, complete=complete)
+        """End the threads and give the locks back."""
+        try:
+            if self._run:
+                self._run.finisher.stop()
+            self._progress.close()
+        finally:
+            try:
+                release_all(self._folders)
+            finally:
+                release_all(self._folders)
+            self._open = False
+            self._rows = ClosedRows(reason, complete=complete)
 
     def _finished_reason(self) -> str:
         samples = self._opening.finished.samples if self._opening.finished else 0

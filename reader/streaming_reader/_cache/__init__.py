@@ -7,7 +7,7 @@ from streaming_reader._cache._cache import ShardCache
 from streaming_reader._cache._counts import Counts
 from streaming_reader._cache._group import CacheGroup
 from streaming_reader._cache._kept import Kept, kept_below, remove_kept, tidy
-from streaming_reader._cache._locks import lock_if_writable
+from streaming_reader._cache._locks import while_locked
 from streaming_reader._cache._made import Maker
 from streaming_reader._cache._mapped import touch_pages
 from streaming_reader._cache._pace import Pace
@@ -28,8 +28,8 @@ __all__ = [
     "SharedArrays",
     "kept_below",
     "last_sign",
-    "lock_if_writable",
     "remove_kept",
     "tidy",
     "touch_pages",
+    "while_locked",
 ]

@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 
 from streaming_core.errors import WaitTimeoutError
-from streaming_reader._cache._locks import FileHandle, is_free, lock_file
+from streaming_reader._cache._locks import FileHandle, is_free
 from streaming_reader._cache._mapped import READ_FLAGS, hold, map_file
 from streaming_reader._cache._places import CONTROL
 from streaming_reader._cache._transfer import write_all
@@ -76,16 +76,16 @@ class SharedArrays:
         try:
             os.makedirs(self._folder, exist_ok=True)
             deadline = time.monotonic() + self._wait_seconds
-            lock = lock_file(f"{path}.lock", deadline, f"making {path}")
+            lock = FileHandle.locked(f"{path}.lock", deadline, f"making {path}")
         except (OSError, WaitTimeoutError) as error:
             _log.info("making an order in memory: %s", error)
             return _made(key, count, make)
-        try:
-            return self._made_here(key, count, make)
-        finally:
-            with suppress(OSError):
-                os.unlink(f"{path}.lock")
-            lock.close()
+        with lock:
+            try:
+                return self._made_here(key, count, make)
+            finally:
+                with suppress(OSError):
+                    os.unlink(f"{path}.lock")
 
     def _made_here(
         self, key: str, count: int, make: Callable[[], NDArray[np.int64]]
@@ -112,26 +112,21 @@ class SharedArrays:
     @staticmethod
     def _write(part: str, key: str, array: NDArray[np.int64]) -> None:
         data = array.astype("<i8", copy=False).data.cast("B") if len(array) else memoryview(b"")
-        handle = FileHandle(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
+        with FileHandle.at(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
             write_all(handle.number, _header(key, array))
             write_all(handle.number, data)
-        finally:
-            handle.close()
 
     def _mapped(self, key: str, count: int) -> NDArray[np.int64] | None:
         """Return the array if its file is there and whole."""
         try:
-            handle = FileHandle(self._path(key), READ_FLAGS)
+            handle = FileHandle.at(self._path(key), READ_FLAGS)
         except OSError:
             return None
-        try:
+        with handle:
             hold(handle)
             if os.fstat(handle.number).st_size != _HEADER.size + 8 * count:
                 return None
             view = map_file(handle)
-        finally:
-            handle.close()
         array = np.frombuffer(view, "<i8", count, _HEADER.size)
         if bytes(view[: _HEADER.size]) != _header(key, array):
             return None

@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming_core._format import open_shard
 from streaming_core._store import LocalStore
@@ -22,11 +22,10 @@ from streaming_core.errors import (
     WaitTimeoutError,
 )
 from streaming_reader._cache._filling import Filler
-from streaming_reader._cache._group import locked_shelves
+from streaming_reader._cache._group import while_held
 from streaming_reader._cache._inspector import Inspector, Known
 from streaming_reader._cache._kin import bring_kin
-from streaming_reader._cache._ledger import State
-from streaming_reader._cache._locks import lock_file
+from streaming_reader._cache._locks import FileHandle
 from streaming_reader._cache._mapped import map_file
 from streaming_reader._cache._opened import NO_DESCRIPTORS, Opened, with_descriptors
 from streaming_reader._cache._pace import Pace
@@ -36,22 +35,20 @@ from streaming_reader._cache._settings import CacheSettings
 from streaming_reader._cache._shelf import Shelf, raw_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Mapping
 
     from streaming_core._format import Shard
     from streaming_core._index import ShardInfo, ShardTable
     from streaming_core._store import Store
     from streaming_core.errors import StoreError
     from streaming_reader._cache._counts import Counts
-    from streaming_reader._cache._filling import Made
     from streaming_reader._cache._group import CacheGroup, Held
-    from streaming_reader._cache._ledger import Page
     from streaming_reader._cache._made import Maker
 
 __all__ = ["ShardCache"]
 
 _log = logging.getLogger("streaming_core.reader")
+_T = TypeVar("_T")
 _LEDGER_SECONDS: Final = 30.0
 _ROLES: Final = ("raw", "raw_meta")
 
@@ -195,8 +192,7 @@ class ShardCache:
         self._here().drop(shard)
         if self._remote is None:
             return False
-        with self._held() as held:
-            return held.remove(self._shelf, shard)
+        return self._while_held(lambda held: held.remove(self._shelf, shard))
 
     def evict_coldest(self) -> int | None:
         """Remove the files of the shard that was unused for longest; return it, None if none is.
@@ -206,14 +202,17 @@ class ShardCache:
         if self._remote is None:
             return None
         self._note_uses()
-        with self._held() as held:
+
+        def evict(held: Held) -> int | None:
             held.settle()
             held.page(self._shelf).replace(self._shelf.scan())
             coldest = held.coldest(self._shelf)
             if coldest is not None:
                 held.remove(self._shelf, coldest)
                 self._here().drop(coldest)
-        return coldest
+            return coldest
+
+        return self._while_held(evict)
 
     def usage(self) -> int:
         """Return the bytes that the shards have in the folder, by looking."""
@@ -245,7 +244,9 @@ class ShardCache:
             os.makedirs(places.parts, exist_ok=True)
             sign()  # whoever waits for us knows from here on that somebody is at it
             later = partial(self._later, name, patience)
-            lock = lock_file(places.lock(name), patience.deadline, f"fetching {name}", later)
+            lock = FileHandle.locked(
+                places.lock(name), patience.deadline, f"fetching {name}", later
+            )
         except OSError as error:
             if isinstance(error, WaitTimeoutError):
                 raise
@@ -253,16 +254,18 @@ class ShardCache:
                 raise self._folder_error(info, error) from error
             return self._unwritable(info, error)
         try:
-            views = None if distrusted else self._mapped_if_right(info)
-            return self._remade(info, patience, given) if views is None else views
+            with lock:
+                try:
+                    views = None if distrusted else self._mapped_if_right(info)
+                    return self._remade(info, patience, given) if views is None else views
+                finally:
+                    with suppress(OSError):
+                        places.clear(name)
         except OSError as error:
             if isinstance(error, StreamingError):
                 raise
             raise self._folder_error(info, error) from error
         finally:
-            with suppress(OSError):
-                places.clear(name)
-            lock.close()
             if self._remote is None:
                 places.leave()
 
@@ -283,37 +286,31 @@ class ShardCache:
     ) -> list[memoryview]:
         """Make the files of a shard whose lock is held; what is there is wrong."""
         self._discard(info)
+        if self._group is None:
+            return self._filled(info, patience, given)
+        self._note_uses()
+        size = self._filler.size(info)
+        return self._group.with_room(
+            self._shelf, info.index, size, patience, lambda: self._filled(info, patience, given)
+        )
+
+    def _filled(
+        self, info: ShardInfo, patience: Patience, given: memoryview | None
+    ) -> list[memoryview]:
+        """Make the files of a shard, for which there is room."""
         group = self._group
         with ExitStack() as stack:
-            if group is not None:
-                self._note_uses()
-                size = self._filler.size(info)
-                stack.enter_context(group.room(self._shelf, info.index, size, patience))
             made = self._filler.make(info, stack, patience, keep_bad=group is None, given=given)
             # Nothing that was fetched is given up because the time has come.
             enough = max(patience.deadline, time.monotonic() + _LEDGER_SECONDS)
-            if group is None:
-                self._publish_alone(info, made, stack, enough)
-            else:
-                appear = partial(self._filler.publish, made)
+            appear = partial(self._filler.publish, made)
+            if group is not None:
                 group.publish(self._shelf, info.index, made.entry, appear, enough)
+            elif self._remote is not None:
+                self._shelf.publish(info.index, made.entry, appear, enough)
+            else:
+                appear()
             return [map_file(handle) for handle in made.handles]
-
-    def _publish_alone(
-        self, info: ShardInfo, made: Made, stack: ExitStack, deadline: float
-    ) -> None:
-        """Let files appear and note it, where there is no limit: without a ledger if need be."""
-        page: Page | None = None
-        if self._remote is not None:
-            with suppress(OSError):
-                page = stack.enter_context(self._shelf.ledger.locked(deadline))
-        if page is None:
-            self._filler.publish(made)
-            return
-        # What is known of the files is noted first, so that dying in between loses nothing of it.
-        page.set(info.index, made.entry._replace(state=State.FETCHING))
-        self._filler.publish(made)
-        page.set(info.index, made.entry)
 
     def _mapped_if_right(self, info: ShardInfo) -> list[memoryview] | None:
         try:
@@ -382,11 +379,11 @@ class ShardCache:
         together = None if self._group is None else self._group.mapped
         return Opened(self._settings.max_open, together, self._shelf.ledger.identity)
 
-    def _held(self) -> AbstractContextManager[Held]:
+    def _while_held(self, act: Callable[[Held], _T]) -> _T:
         deadline = time.monotonic() + _LEDGER_SECONDS
         if self._group is not None:
-            return self._group.held(deadline)
-        return locked_shelves([self._shelf], deadline)
+            return self._group.while_held(deadline, act)
+        return while_held([self._shelf], deadline, act)
 
     def _note_uses(self) -> None:
         """Tell the others when this process last used what it has mapped."""

@@ -228,7 +228,7 @@ class Filler:
         return self._shelf.places.part(job.info.raw.basename, role)
 
     def _part(self, job: _Job, role: FileRole, stack: ExitStack) -> FileHandle:
-        handle = FileHandle(self._part_path(job, role), _PART_FLAGS)
+        handle = FileHandle.at(self._part_path(job, role), _PART_FLAGS)
         stack.callback(handle.close)
         return handle
 

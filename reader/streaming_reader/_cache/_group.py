@@ -5,29 +5,29 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from streaming_core._units import format_bytes, parse_bytes
 from streaming_core.errors import SchemaError, WaitTimeoutError
-from streaming_reader._cache._ledger import Entry, State
+from streaming_reader._cache._ledger import Entry, Page, State
 from streaming_reader._cache._opened import Together
 from streaming_reader._cache._patience import last_sign
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from streaming_reader._cache._ledger import Page
     from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._shelf import Shelf
 
-__all__ = ["CacheGroup", "Held", "coldest_first", "locked_shelves"]
+__all__ = ["CacheGroup", "Held", "coldest_first", "while_held"]
 
+_T = TypeVar("_T")
 _LEAST_SHARDS: Final = 4
+_LOOK_SECONDS: Final = 0.05
 _MAPPED_SHARE: Final = 8
 """What was evicted stays on the disk while it is mapped, so a process keeps little mapped."""
 
@@ -59,8 +59,9 @@ class _Here:
         self.mapped = Together(limit // _MAPPED_SHARE)
         self.looked: set[tuple[str, str]] = set()
         """The ledgers that were compared with their folders."""
-        self.overdraft = threading.Lock()
-        """Held by the one fetch that may go on where there is no room at the moment."""
+        self.guard = threading.Lock()
+        self.overdraft: set[Patience] = set()
+        """The one fetch that may go on where there is no room at the moment, if there is one."""
 
 
 class Held(NamedTuple):
@@ -193,56 +194,68 @@ class CacheGroup:
             raise SchemaError(msg)
         self._shelves = shelves
 
-    @contextmanager
-    def held(self, deadline: float) -> Generator[Held]:
-        """Lock the ledgers of all members, brought up to what is in their folders.
+    def while_held(self, deadline: float, act: Callable[[Held], _T]) -> _T:
+        """Call `act` with the ledgers of all members, locked and compared with their folders."""
 
-        Always in the order of their paths, so that two processes never wait for each other.
-        """
-        with locked_shelves(list(self._shelves.values()), deadline) as held:
+        def looked(held: Held) -> _T:
             self._look(held)
             try:
-                yield held
+                return act(held)
             finally:
                 self._forget_removed(held)
 
+        return while_held(list(self._shelves.values()), deadline, looked)
+
     def usage(self, deadline: float) -> int:
         """Return the bytes in the folders of all members."""
-        with self.held(deadline) as held:
+
+        def used(held: Held) -> int:
             held.settle()
             return held.used(with_fetching=False)
 
-    @contextmanager
-    def room(self, shelf: Shelf, shard: int, size: int, patience: Patience) -> Generator[None]:
-        """Make room for a shard that is about to be fetched, for the length of the block.
+        return self.while_held(deadline, used)
+
+    def with_room(
+        self, shelf: Shelf, shard: int, size: int, patience: Patience, fetch: Callable[[], _T]
+    ) -> _T:
+        """Return what `fetch` returns, called once there is room for the shard.
 
         Raises:
             WaitTimeoutError: There was none, and another fetch of this process is beyond the limit
                 already, until nothing came to this process for too long.
         """
-        here = self._here()
         if self._reserve(shelf, shard, size, patience.deadline):
-            yield
-            return
-        end = patience.deadline
-        while not here.overdraft.acquire(timeout=max(0.0, end - time.monotonic())):
-            end = last_sign() + patience.seconds
-            if end > time.monotonic():
-                continue
-            msg = (
-                f"waited for room for {size} bytes below the cache limit of {self.limit} while "
-                "other downloads of this process took it all; raise the limit"
-            )
-            raise WaitTimeoutError(msg)
+            return fetch()
+        here = self._here()
         try:
+            end = patience.deadline
+            while not self._overdraws(here, patience):
+                if end <= time.monotonic():
+                    end = last_sign() + patience.seconds
+                if end <= time.monotonic():
+                    msg = (
+                        f"waited for room for {size} bytes below the cache limit of {self.limit} "
+                        "while other downloads of this process took it all; raise the limit"
+                    )
+                    raise WaitTimeoutError(msg)
+                time.sleep(_LOOK_SECONDS)
             patience.renew()
             self._reserve(shelf, shard, size, patience.deadline)
-            yield
+            return fetch()
         finally:
-            here.overdraft.release()
+            here.overdraft.discard(patience)
+
+    @staticmethod
+    def _overdraws(here: _Here, patience: Patience) -> bool:
+        """Tell whether the fetch of `patience` may go beyond the limit, as no other one does."""
+        with here.guard:
+            if here.overdraft:
+                return False
+            here.overdraft.add(patience)
+            return True
 
     def _reserve(self, shelf: Shelf, shard: int, size: int, deadline: float) -> bool:
-        with self.held(deadline) as held:
+        def reserve(held: Held) -> bool:
             held.settle()
             page = held.page(shelf)
             entry = page.get(shard)
@@ -253,11 +266,14 @@ class CacheGroup:
             page.set(shard, now)
             return fits
 
+        return self.while_held(deadline, reserve)
+
     def publish(
         self, shelf: Shelf, shard: int, entry: Entry, act: Callable[[], None], deadline: float
     ) -> None:
         """Let `act` bring a shard into place, after as much was removed as its bytes need."""
-        with self.held(deadline) as held:
+
+        def bring(held: Held) -> None:
             held.settle()  # others may have died with their files in place since room was made
             page = held.page(shelf)
             # Counted while it is not there yet: dying in between counts too much, never too little.
@@ -267,6 +283,8 @@ class CacheGroup:
                 held.evict(need, (shelf, shard), held=True)
             act()
             page.set(shard, entry)
+
+        self.while_held(deadline, bring)
 
     @property
     def mapped(self) -> Together:
@@ -296,10 +314,17 @@ class CacheGroup:
         return self._process
 
 
-@contextmanager
-def locked_shelves(shelves: Sequence[Shelf], deadline: float) -> Generator[Held]:
-    """Lock the ledgers of several folders, in the order of their paths."""
+def while_held(shelves: Sequence[Shelf], deadline: float, act: Callable[[Held], _T]) -> _T:
+    """Call `act` with the ledgers of several folders, locked.
+
+    Always in the order of their paths, so that two processes never wait for each other.
+    """
     ordered = sorted(shelves, key=lambda shelf: shelf.ledger.path)
-    with ExitStack() as stack:
-        pages = [stack.enter_context(shelf.ledger.locked(deadline)) for shelf in ordered]
-        yield Held(tuple(ordered), tuple(pages))
+    pages: list[Page] = []
+    closing = map(Page.close, pages)
+    try:
+        for shelf in ordered:
+            pages.append(shelf.ledger.locked(deadline))  # noqa: PERF401 - closed if the next fails
+        return act(Held(tuple(ordered), tuple(pages)))
+    finally:
+        list(closing)  # all in one call, so that no signal handler can raise before the last

@@ -90,7 +90,7 @@ class Inspector:
             handles: list[FileHandle] = []
             for file in raw_files(info):
                 try:
-                    handle = FileHandle(self._shelf.places.file(file.basename), READ_FLAGS)
+                    handle = FileHandle.at(self._shelf.places.file(file.basename), READ_FLAGS)
                 except (FileNotFoundError, NotADirectoryError):
                     return None
                 stack.callback(handle.close)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import threading
 import time
@@ -16,22 +15,22 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_core._units import format_bytes
 from streaming_core.errors import WaitTimeoutError
-from streaming_reader._cache._locks import lock_now
+from streaming_reader._cache._locks import FileHandle, is_free
 from streaming_reader._cache._places import file_stamp
+from streaming_reader._threads import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming_core._index import ShardInfo
     from streaming_reader._cache._filling import Filler
-    from streaming_reader._cache._locks import FileHandle
     from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._shelf import Shelf
 
 __all__ = ["bring_kin", "chosen"]
 
 _log = logging.getLogger("streaming_core.reader")
-_LOOK_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 0.05
 _SHARE: Final = 2
 """Of the limit, what is made in one go may take this part: the rest is of those in use."""
 _told: set[str] = set()
@@ -82,18 +81,12 @@ def bring_kin(
     while shelf.changed(info) is None:
         try:
             os.makedirs(shelf.places.parts, exist_ok=True)
-            lock = lock_now(path)
+            is_ours = is_free(path)
         except OSError:
-            return  # whoever makes it alone says what is wrong
-        if lock is None:
-            _wait(path, patience, info)
-            continue
-        if shelf.changed(info) is not None:  # made between looking and locking
-            _unlock(shelf, name, lock)
+            return  # making it alone says what is wrong
+        if is_ours and _Pass(shelf, filler, info, family, limit, name, keep).run():
             return
-        shards = _window(shelf, family, info, limit)
-        _Pass(shelf, filler, shards, name, lock, keep).run(info)
-        return
+        _wait(path, patience, info)
 
 
 def _window(
@@ -136,59 +129,70 @@ def _wait(path: str, patience: Patience, info: ShardInfo) -> None:
     time.sleep(_LOOK_SECONDS)
 
 
-def _unlock(shelf: Shelf, name: str, lock: FileHandle) -> None:
-    with suppress(OSError):
-        shelf.places.clear(name)
-    lock.close()
-
-
 @dataclass
 class _Pass:
-    """Shards that are made in one go, under a lock that was taken for it."""
+    """Shards that are made in one go, by a thread that takes the lock for it."""
 
     shelf: Shelf
     filler: Filler
-    shards: Sequence[ShardInfo]
+    info: ShardInfo
+    family: Sequence[ShardInfo]
+    limit: int | None
     name: str
-    lock: FileHandle
     keep: Callable[[ShardInfo, memoryview], object]
     ready: threading.Event = field(default_factory=threading.Event)
-    wanted: int = -1
+    is_busy: bool = False
     error: BaseException | None = None
 
-    def run(self, info: ShardInfo) -> None:
-        """Begin, and return when one shard was made; raise what came before it was."""
-        self.wanted = info.index
-        # A worker that has done its own share stays until it has made what others wait for; whoever
-        # started it does not let that take long.
-        is_worker = multiprocessing.parent_process() is not None
-        thread = threading.Thread(target=self._make, name="streaming-kin", daemon=not is_worker)
+    def run(self) -> bool:
+        """Return once the shard was made, or raise what came before it was.
+
+        False if another process makes it.
+        """
         try:
-            thread.start()
+            # In a worker it stays until it has made what other processes wait for.
+            start_thread(self._make, "streaming-kin", stays_in_worker=True)
         except RuntimeError:  # the system has no more threads
             self._make()
         self.ready.wait()
         error, self.error = self.error, None
-        if error is not None and self.shelf.changed(info) is None:
+        if error is not None and self.shelf.changed(self.info) is None:
             raise error
+        return not self.is_busy
 
     def _make(self) -> None:
         try:
-            for shard, data in self.filler.made_together(self.shards, self._touch):
-                self.keep(shard, data)
-                self._touch()
-                if shard.index == self.wanted:
-                    self.ready.set()
-        except BaseException as error:  # noqa: BLE001 - whoever waits raises it; others ask anew
+            # Taken here, as no signal handler can raise in this thread.
+            lock = FileHandle.locked_now(self.shelf.places.lock(self.name))
+            if lock is None:
+                self.is_busy = True
+                return
+            with lock:
+                try:
+                    self._make_all(lock.number)
+                finally:
+                    with suppress(OSError):
+                        self.shelf.places.clear(self.name)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it; others ask again
             self.error = error
             if self.ready.is_set():
                 _log.info("%s: not all parts were made: %s", self.shelf.places.folder, error)
         finally:
-            _unlock(self.shelf, self.name, self.lock)
             self.ready.set()
 
-    def _touch(self) -> None:
-        """Show others that something came."""
-        with suppress(OSError):
-            if os.utime in os.supports_fd:
-                os.utime(self.lock.number)
+    def _make_all(self, lock: int) -> None:
+        if self.shelf.changed(self.info) is not None:
+            return  # made between looking and locking
+
+        def touch() -> None:
+            """Show others that something came."""
+            with suppress(OSError):
+                if os.utime in os.supports_fd:
+                    os.utime(lock)
+
+        shards = _window(self.shelf, self.family, self.info, self.limit)
+        for shard, data in self.filler.made_together(shards, touch):
+            self.keep(shard, data)
+            touch()
+            if shard.index == self.info.index:
+                self.ready.set()

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from streaming_core._store._os_errors import mapped_errors
-from streaming_reader._cache._locks import FileHandle, lock_file
+from streaming_reader._cache._locks import FileHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -114,36 +114,33 @@ class Ledger:
             finally:
                 os.close(handle)
 
-    @contextmanager
-    def locked(self, deadline: float) -> Generator[Page]:
-        """Hold the ledger to read and change it; it is made, or made anew, if it has to be.
+    def locked(self, deadline: float) -> Page:
+        """Return the ledger, locked to be read and changed in a `with` block.
+
+        It is created, or written again from the start, if it has to be.
 
         Raises:
-            WaitTimeoutError: Somebody else held it until `deadline`.
+            WaitTimeoutError: Another process held it until `deadline`.
             StoreError: It cannot be written.
         """
-        handle = self._taken(deadline)
-        try:
-            yield Page(handle.number, self._num_shards)
-        finally:
-            handle.close()
-
-    def _taken(self, deadline: float) -> FileHandle:
-        """Return the ledger, open and locked."""
         folder, name = os.path.split(self.path)
-        with mapped_errors(f"the cache's control folder {folder}", name, "lock"):
-            os.makedirs(folder, exist_ok=True)
-            handle = lock_file(self.path, deadline, f"changing the ledger {self.path}")
-            try:
-                if not self._fits(handle.number):
-                    os.ftruncate(handle.number, 0)
-                    # Written out, so that a full disk is met here. Who dies here leaves a file of
-                    # another size, which the next one makes anew.
-                    _write(handle.number, self._header() + bytes(self.nbytes - _HEADER.size), 0)
-            except BaseException:
-                handle.close()
-                raise
-            return handle
+        page: Page | None = None
+        try:
+            with mapped_errors(f"the cache's control folder {folder}", name, "lock"):
+                os.makedirs(folder, exist_ok=True)
+                what = f"changing the ledger {self.path}"
+                page = Page.locked(self.path, deadline, what)
+                page.num_shards = self._num_shards
+                if not self._fits(page.number):
+                    os.ftruncate(page.number, 0)
+                    # Written out, so that a full disk is met here. A process that dies here leaves
+                    # a file of another size, which the next one writes again.
+                    _write(page.number, self._header() + bytes(self.nbytes - _HEADER.size), 0)
+        except BaseException:
+            if page is not None:
+                page.close()
+            raise
+        return page
 
     def _fits(self, handle: int) -> bool:
         """Tell whether the open file is a ledger of this data set."""
@@ -163,14 +160,11 @@ class Ledger:
         return _unpacked(os.pread(handle, _RECORD.size, self._offset(shard)))
 
 
-class Page:
-    """The ledger while it is held."""
+class Page(FileHandle):
+    """The ledger while it is locked; leaving a `with` block of it unlocks it."""
 
-    __slots__ = ("_handle", "_num_shards")
-
-    def __init__(self, handle: int, num_shards: int) -> None:
-        self._handle = handle
-        self._num_shards = num_shards
+    num_shards: int
+    """How many entries it has."""
 
     @property
     def is_new(self) -> bool:
@@ -178,22 +172,22 @@ class Page:
 
         Said by the file: whoever made it may have died before comparing, or had no limit to keep.
         """
-        return os.pread(self._handle, _LOOKED.size, _HEADER.size) == bytes(_LOOKED.size)
+        return os.pread(self.number, _LOOKED.size, _HEADER.size) == bytes(_LOOKED.size)
 
     def get(self, shard: int) -> Entry:
         """Return what is said of a shard."""
         at = _START + shard * _RECORD.size
-        return _unpacked(os.pread(self._handle, _RECORD.size, at))
+        return _unpacked(os.pread(self.number, _RECORD.size, at))
 
     def set(self, shard: int, entry: Entry) -> None:
         """Say something of a shard."""
         state = entry.size << _SIZE_SHIFT | entry.state
         data = _RECORD.pack(state, entry.last_use, entry.changed, entry.digest)
-        _write(self._handle, data, _START + shard * _RECORD.size)
+        _write(self.number, data, _START + shard * _RECORD.size)
 
     def columns(self) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]:
         """Return state, size and last use of every shard; changing them changes nothing."""
-        data = os.pread(self._handle, self._num_shards * _RECORD.size, _START)
+        data = os.pread(self.number, self.num_shards * _RECORD.size, _START)
         records = np.frombuffer(data, _DTYPE)
         states = np.minimum(records["state"] & _STATE_MASK, int(State.PRESENT)).astype(np.int8)
         sizes = np.maximum(records["state"] >> _SIZE_SHIFT, 0)
@@ -204,13 +198,13 @@ class Page:
 
         What is being fetched stays so.
         """
-        data = os.pread(self._handle, self._num_shards * _RECORD.size, _START)
+        data = os.pread(self.number, self.num_shards * _RECORD.size, _START)
         records = np.frombuffer(data, _DTYPE).copy()
         states = records["state"] & _STATE_MASK
         found = np.where(sizes > 0, sizes << _SIZE_SHIFT | int(State.PRESENT), int(State.ABSENT))
         records["state"] = np.where(states == State.FETCHING, records["state"], found)
-        _write(self._handle, records.tobytes(), _START)
-        _write(self._handle, _LOOKED.pack(1), _HEADER.size)
+        _write(self.number, records.tobytes(), _START)
+        _write(self.number, _LOOKED.pack(1), _HEADER.size)
 
 
 def _unpacked(data: bytes) -> Entry:

@@ -15,16 +15,16 @@ import os
 import random
 import struct
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from streaming_core.errors import StoreBusyError, StoreError
-from streaming_reader._cache._locks import lock_file
+from streaming_reader._cache._locks import FileHandle
 from streaming_reader._cache._patience import Patience, sign
 from streaming_reader._cache._places import CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from streaming_core._store import Retry
     from streaming_reader._cache._counts import Counts
@@ -179,16 +179,12 @@ class Pace:
         turn, closed = 0.0, True
         while closed:
             now = time.time()
-            with self._held() as (tempo, keep):
-                turn, then = next_turn(tempo, now)
-                self._check(turn - now, patience, None)
-                if tempo.spacing:
-                    keep(then)
+            turn = self._take_turn(now, patience)
             if turn > now:
                 time.sleep(turn - now)
                 sign()
-            with self._held() as (tempo, _):
-                closed = tempo.closed_until > time.time()  # others were refused meanwhile
+            # Other requests may have been refused meanwhile.
+            closed = self._update(lambda tempo: tempo).closed_until > time.time()
         if counts is not None:
             counts.wait_pace_ns += int((time.monotonic() - entered) * 1e9)
         return turn
@@ -200,9 +196,7 @@ class Pace:
         """
         now, jitter = time.time(), random.uniform(0.0, 0.2)  # noqa: S311 - spreads load
         wait = error.retry_after
-        with self._held() as (tempo, keep):
-            then = after_refusal(tempo, now, began, wait, jitter)
-            keep(then)
+        then = self._update(lambda tempo: after_refusal(tempo, now, began, wait, jitter))
         self._check(then.closed_until - now, patience, error)
         if not os.path.exists(self._path):
             time.sleep(then.closed_until - now)
@@ -211,11 +205,22 @@ class Pace:
         """Note that the store has answered what it was asked at `began`, as `wait` returned it."""
         if began is None:
             return
-        with self._held() as (tempo, keep):
-            if tempo.spacing:
-                keep(after_answer(tempo, began))
+        self._update(lambda tempo: after_answer(tempo, began) if tempo.spacing else tempo)
 
     # --- within -----------------------------------------------------------------------------------
+
+    def _take_turn(self, now: float, patience: Patience) -> float:
+        """Return when the next request may be made, and leave that moment to this caller."""
+        turn = now
+
+        def take(tempo: Tempo) -> Tempo:
+            nonlocal turn
+            turn, then = next_turn(tempo, now)
+            self._check(turn - now, patience, None)
+            return then if tempo.spacing else tempo
+
+        self._update(take)
+        return turn
 
     def _check(self, seconds: float, patience: Patience, error: StoreBusyError | None) -> None:
         """Raise `StoreBusyError` if so many seconds are more than is waited for."""
@@ -226,34 +231,27 @@ class Pace:
             )
             raise error or StoreBusyError(msg, retry_after=seconds)
 
-    @contextmanager
-    def _held(self) -> Generator[tuple[Tempo, Callable[[Tempo | None], None]]]:
-        """Hold the file: what it says, and what makes it say something else, or go away."""
+    def _update(self, change: Callable[[Tempo], Tempo | None]) -> Tempo:
+        """Write to the file what `change` makes of what it says; return that.
+
+        Without a file, or where it cannot be locked, it says nothing. It is removed once nothing is
+        known.
+        """
         try:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
             deadline = time.monotonic() + _LOCK_SECONDS
-            handle = lock_file(self._path, deadline, f"keeping the pace in {self._path}")
-        except OSError:  # read-only, or held for longer than anybody should
-            yield Tempo(), lambda _: None
-            return
-        number = handle.number
-        said = _read(number, time.time())
-        is_there = bool(said.spacing)
-
-        def keep(tempo: Tempo | None) -> None:
-            nonlocal is_there
-            is_there = tempo is not None
-            if tempo is not None:
-                with suppress(OSError):
-                    os.pwrite(number, _RECORD.pack(*tempo), 0)
-
-        try:
-            yield said, keep
-        finally:
-            if not is_there:
-                with suppress(OSError):
+            lock = FileHandle.locked(self._path, deadline, f"keeping the pace in {self._path}")
+        except OSError:  # read-only, or held for longer than any process should
+            return change(Tempo()) or Tempo()
+        with lock:
+            before = _read(lock.number, time.time())
+            now = change(before) or Tempo()
+            with suppress(OSError):
+                if not now.spacing:
                     os.unlink(self._path)
-            handle.close()
+                elif now != before:
+                    os.pwrite(lock.number, _RECORD.pack(*now), 0)
+            return now
 
 
 def _read(handle: int, now: float) -> Tempo:

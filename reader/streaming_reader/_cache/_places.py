@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from streaming_core._index import ROLES
-from streaming_reader._cache._locks import lock_now
+from streaming_reader._cache._locks import FileHandle
 
 __all__ = ["CONTROL", "SOURCE", "Places", "Stamp", "file_stamp"]
 
@@ -134,13 +134,13 @@ class Places:
         for stem in stems:
             lock = os.path.join(self.parts, f"{stem}.{_LOCK}")
             with suppress(OSError):
-                handle = lock_now(lock)
+                handle = FileHandle.locked_now(lock)
                 if handle is None:
                     continue
-                for kind in (*ROLES, _LOCK):
-                    with suppress(FileNotFoundError):
-                        os.unlink(os.path.join(self.parts, f"{stem}.{kind}"))
-                handle.close()
+                with handle:
+                    for kind in (*ROLES, _LOCK):
+                        with suppress(FileNotFoundError):
+                            os.unlink(os.path.join(self.parts, f"{stem}.{kind}"))
 
     def leave(self) -> None:
         """Remove the control folder if nothing is in it."""

@@ -15,16 +15,17 @@ import numpy as np
 from streaming_core._codec import parse_compression
 from streaming_core._index import ROLES
 from streaming_core._read import SUMS
-from streaming_reader._cache._ledger import Ledger
+from streaming_reader._cache._ledger import Ledger, State
 from streaming_reader._cache._locks import is_free
 from streaming_reader._cache._places import Places, file_stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from streaming_core._index import FileInfo, FileRole, ShardInfo, ShardTable
+    from streaming_reader._cache._ledger import Entry
 
 __all__ = ["FilePair", "Shelf", "combined", "file_pairs", "raw_files"]
 
@@ -92,6 +93,19 @@ class Shelf:
         for file in info.files().values():
             self.places.remove(file.basename)
         return there
+
+    def publish(self, shard: int, entry: Entry, act: Callable[[], None], deadline: float) -> None:
+        """Let `act` bring a shard into place, and note it in the ledger if that can be had."""
+        try:
+            page = self.ledger.locked(deadline)
+        except OSError:
+            act()
+            return
+        with page:
+            # What is known of the files is noted first, so that dying in between loses nothing.
+            page.set(shard, entry._replace(state=State.FETCHING))
+            act()
+            page.set(shard, entry)
 
     def scan(self) -> NDArray[np.int64]:
         """Return the bytes that each shard has in the folder, by looking."""

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from streaming_core.errors import WaitTimeoutError
+from streaming_reader._threads import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,11 +82,14 @@ class Fetcher:
         self._shards = shards
         self._timeout = timeout
         self._budget = budget
-        self._changed = threading.Condition()
+        # Taken without the condition: an exception of a signal handler that comes while a condition
+        # is entered would leave it locked.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._queue: OrderedDict[int, None] = OrderedDict()
         """What to fetch or to warm, each once, the next one first."""
         self._jobs: dict[int, _Job] = {}
-        self._threads: list[threading.Thread] = []
+        self._threads = 0
         self._held = 0
         """Bytes of what was begun and not yet taken."""
         self._urgent: int | None = None
@@ -107,7 +111,7 @@ class Fetcher:
         self._warmed.update(missing)
         if not jobs and not cold:
             return
-        with self._changed:
+        with self._lock:
             self._jobs.update(jobs)
             # One that was to be warmed, and was evicted meanwhile, is in the queue already.
             for shard in (*missing, *cold):
@@ -133,15 +137,14 @@ class Fetcher:
         return chosen
 
     def _start_threads(self) -> None:
-        while len(self._threads) < min(_THREADS, len(self._queue)):
-            thread = threading.Thread(target=self._run, name="streaming-fetch", daemon=True)
+        while self._threads < min(_THREADS, len(self._queue)):
             try:
-                thread.start()
+                start_thread(self._run, "streaming-fetch")
             except RuntimeError:  # the system has no more; those there are do the work
                 if not self._threads:
                     raise
                 return
-            self._threads.append(thread)
+            self._threads += 1
 
     @property
     def at_work(self) -> bool:
@@ -160,7 +163,7 @@ class Fetcher:
         job = self._jobs.get(shard)
         if job is None:
             return self._shards.open(shard)
-        with self._changed:
+        with self._lock:
             self._hurry(shard)
             began = time.monotonic()
             while job.shard is None and job.error is None:
@@ -196,7 +199,7 @@ class Fetcher:
         """Let the threads end after what they are at; nothing waits for them."""
         if os.getpid() != self._owner:  # a thread of the parent may have held the lock at the fork
             return
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._queue.clear()
             self._jobs.clear()
@@ -204,7 +207,7 @@ class Fetcher:
 
     def _next(self) -> tuple[int, _Job | None] | None:
         """Return what to fetch or to warm next, waiting for work and for room; None at the end."""
-        with self._changed:
+        with self._lock:
             while not self._closed:
                 if self._queue and self._has_room(next(iter(self._queue))):
                     shard, _ = self._queue.popitem(last=False)
@@ -231,7 +234,7 @@ class Fetcher:
             except BaseException as caught:  # noqa: BLE001 - whoever waits for it raises it
                 error = caught
             if job is not None:
-                with self._changed:
+                with self._lock:
                     job.shard, job.error = found, error
                     self._changed.notify_all()
             if found is not None:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+from streaming_reader._threads import start_thread
+
 __all__ = ["Crew", "Task", "do_here"]
 
 _MOST_THREADS: Final = 64
@@ -48,9 +50,8 @@ class Crew:
             new = max(0, min(self._width - self._threads, len(self._queue) - hands))
             self._threads += new
         for begun in range(new):
-            thread = threading.Thread(target=self._run, name="streaming-range", daemon=True)
             try:
-                thread.start()
+                start_thread(self._run, "streaming-range")
             except RuntimeError:  # the system has no more; those there are do the work
                 with self._guard:
                     self._threads -= new - begun

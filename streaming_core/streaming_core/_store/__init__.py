@@ -5,7 +5,7 @@ from __future__ import annotations
 from streaming_core._store._abilities import Pieces, version_of, with_timeout
 from streaming_core._store._contract import Buffer, ByteRange, ObjectInfo, Parts, Store
 from streaming_core._store._local import LocalStore
-from streaming_core._store._lock import LOCK_NAME, FolderLock
+from streaming_core._store._lock import LOCK_NAME, FolderLock, release_all
 from streaming_core._store._memory import MemoryStore
 from streaming_core._store._options import StorageOptions
 from streaming_core._store._resolve import open_store, public_url, register_store
@@ -29,6 +29,7 @@ __all__ = [
     "open_store",
     "public_url",
     "register_store",
+    "release_all",
     "version_of",
     "with_timeout",
 ]

@@ -6,22 +6,21 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
+from weakref import ref
 
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core.errors import OutputBusyError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
-if sys.platform != "win32":
-    import fcntl
-
-__all__ = ["LOCK_NAME", "FolderLock", "is_locked_here"]
+__all__ = ["LOCK_NAME", "FolderLock", "is_locked_here", "release_all"]
 
 LOCK_NAME = ".lock"
 """The file that stands in where a folder itself cannot be locked."""
@@ -33,20 +32,15 @@ _NO_FOLDER_LOCKS = frozenset(
 _BUSY = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 
 
-class _Claim(Protocol):
-    """What is held at the operating system while a folder is locked."""
-
-    def release(self) -> None: ...
-
-    def forget(self) -> None: ...
-
-
 class FolderLock:
     """The sole right to write in a folder, from `acquire` (or `with`) to `release`.
 
     Taken at once or refused with `OutputBusyError`; nothing waits. Held by the process, not by the
     thread; a second lock on the same folder is refused in the same process too. A forked child
     does not hold it. The system drops it when the process ends, however it ends.
+
+    An exception that a signal handler raises while it is taken leaves it free. `release` may be
+    called again where such an exception broke it off.
 
     Example:
         >>> import tempfile
@@ -55,41 +49,59 @@ class FolderLock:
         True
     """
 
-    __slots__ = ("_claim", "_folder", "_identity")
+    __slots__ = ("__weakref__", "_descriptors", "_file", "_folder")
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._identity: tuple[int, int] | None = None
-        self._claim: _Claim | None = None
+        self._descriptors: list[int] = []
+        """The one that carries the lock, while it is held."""
+        self._file: str | None = None
+        """The locked file, where the folder itself cannot be locked."""
 
     def __repr__(self) -> str:
         return f"FolderLock({self._folder!r})"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process holds it."""
+        return bool(self._descriptors)
 
     def acquire(self) -> None:
         """Take the lock on the existing folder; `OutputBusyError` if anyone holds it."""
         with mapped_errors(f"the folder {self._folder}", "", "lock"), _registry.guard:
             identity = _identity(self._folder)
-            if identity in _registry.held:
+            if _registry.is_held(identity):
                 raise _busy(self._folder)
-            self._claim = _claim_folder(self._folder)
-            self._identity = identity
-            _registry.held[identity] = self
+            self._file = None
+            try:
+                if not self._claim(self._folder, os.O_RDONLY | os.O_DIRECTORY):
+                    self._claim_file()
+                _registry.add(identity, self)
+            except BaseException:
+                self.close()
+                raise
 
     def release(self) -> None:
         """Give the lock back; without effect if it is not held by this process."""
         with _registry.guard:
-            if self._identity is None or _registry.held.get(self._identity) is not self:
-                return
-            del _registry.held[self._identity]
-            claim, self._claim, self._identity = self._claim, None, None
-            if claim is not None:
-                claim.release()
+            try:
+                if self._file is not None and self._descriptors:
+                    # Removed while it is still locked: whoever opened it meanwhile sees, once it
+                    # gets the lock, that the file has no name any more.
+                    with suppress(FileNotFoundError):
+                        os.unlink(self._file)
+            finally:
+                self.close()
 
-    def forget(self) -> None:
-        """Drop this process's copy of a lock that its parent holds; only for a forked child."""
-        claim, self._claim, self._identity = self._claim, None, None
-        if claim is not None:
-            claim.forget()
+    def close(self) -> None:
+        """Close the descriptor; the parent of a forked child keeps the lock by its own copy."""
+        if self._descriptors:
+            # One call from the list to the system, so that no exception can come in between.
+            list(map(os.close, map(self._descriptors.pop, (0,))))
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # an exception of a signal handler ended `__init__`
+            self.close()
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -102,6 +114,39 @@ class FolderLock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
+
+    def _claim(self, path: str, flags: int) -> bool:
+        """Lock what has the name `path`; False where that cannot be locked."""
+        # One call from the system to the list, so that no exception can come in between.
+        self._descriptors.extend(map(os.open, (path,), (flags | os.O_CLOEXEC,), (0o666,)))
+        try:
+            fcntl.flock(self._descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = os.path.samestat(os.fstat(self._descriptors[0]), os.stat(path))
+        except FileNotFoundError:
+            same = False
+        except OSError as error:
+            if error.errno in _BUSY:
+                raise _busy(self._folder) from error
+            if self._file is not None or error.errno not in _NO_FOLDER_LOCKS:
+                raise
+            self.close()
+            return False
+        if not same:  # another process has just replaced or removed it
+            raise _busy(self._folder)
+        return True
+
+    def _claim_file(self) -> None:
+        self._file = os.path.join(self._folder, LOCK_NAME)
+        self._claim(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+
+
+def release_all(locks: Sequence[FolderLock]) -> None:
+    """Give locks back.
+
+    Where an exception of a signal handler may break that off, call it a second time in a `finally`.
+    """
+    for lock in locks:
+        lock.release()
 
 
 def is_locked_here(folder: str) -> bool:
@@ -116,88 +161,43 @@ def is_locked_here(folder: str) -> bool:
     except OSError:
         return False
     with _registry.guard:
-        return identity in _registry.held
+        return _registry.is_held(identity)
 
 
 class _Registry:
     """The locks of this process: the system lets a process lock twice where it emulates locks."""
 
     def __init__(self) -> None:
-        self.guard = threading.Lock()
-        self.held: dict[tuple[int, int], FolderLock] = {}
+        self.guard = threading.RLock()
+        self._held: dict[tuple[int, int], ref[FolderLock]] = {}
+
+    def add(self, identity: tuple[int, int], lock: FolderLock) -> None:
+        """Note that a folder is locked; guard held."""
+        self._held = {key: of for key, of in self._held.items() if self.is_held(key)}
+        self._held[identity] = ref(lock)
+
+    def is_held(self, identity: tuple[int, int]) -> bool:
+        """Tell whether a lock of this process is on the folder; guard held."""
+        of = self._held.get(identity)
+        lock = of() if of else None
+        return lock is not None and lock.is_held
 
     def start_child(self) -> None:
         """Let go of the parent's locks: an open copy in a child would keep them past its death."""
-        self.guard = threading.Lock()
-        for lock in self.held.values():
-            lock.forget()
-        self.held.clear()
+        for lock in [of() for of in self._held.values()]:
+            if lock is not None:
+                lock.close()
+        self._held.clear()
+        self.guard.release()
 
 
 _registry = _Registry()
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_registry.start_child)
-
-
-class _FolderClaim:
-    """A descriptor of the folder that carries the lock."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-    def release(self) -> None:
-        os.close(self._handle)
-
-    # Closing one copy of a descriptor leaves the lock to the others: the parent keeps it.
-    forget = release
-
-
-class _FileClaim:
-    """A locked file inside the folder, where the folder itself cannot be locked."""
-
-    def __init__(self, folder: str) -> None:
-        # Loaded here because few file systems need it and it is slow to import.
-        from filelock import FileLock, Timeout  # noqa: PLC0415
-
-        self._path = os.path.join(folder, LOCK_NAME)
-        self._lock = FileLock(self._path, timeout=0, thread_local=False)
-        try:
-            self._lock.acquire()
-        except Timeout as error:
-            raise _busy(folder) from error
-
-    def release(self) -> None:
-        if sys.platform == "win32":  # no open file can be removed there
-            self._lock.release()
-            with suppress(OSError):
-                os.unlink(self._path)
-            return
-        # Removed while it is still locked: whoever opened it meanwhile sees, once it gets the lock,
-        # that the file has no name any more, and starts over with a new one.
-        with suppress(OSError):
-            os.unlink(self._path)
-        self._lock.release()
-
-    def forget(self) -> None:
-        """Do nothing: the library looks after its descriptors at a fork."""
-
-
-def _claim_folder(folder: str) -> _Claim:
-    if sys.platform == "win32":
-        return _FileClaim(folder)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(handle), os.stat(folder)):
-            raise _busy(folder)  # somebody replaced the folder between the two calls
-    except OSError as error:
-        os.close(handle)
-        if error.errno in _NO_FOLDER_LOCKS:
-            return _FileClaim(folder)
-        if error.errno in _BUSY:
-            raise _busy(folder) from error
-        raise
-    return _FolderClaim(handle)
+# The methods of the guard themselves, as no signal handler can raise within them.
+os.register_at_fork(
+    before=_registry.guard.acquire,
+    after_in_parent=_registry.guard.release,
+    after_in_child=_registry.start_child,
+)
 
 
 def _identity(folder: str) -> tuple[int, int]:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.faults.signals import interrupts
 
-from streaming_core._store import LocalStore
+from streaming_core._store import LocalStore, release_all
 from streaming_core._store._lock import is_locked_here
 from streaming_core._store._temp import is_temp, owner_is_gone, temp_name
 from streaming_core.errors import (
@@ -326,3 +327,36 @@ def test_sweeping_a_folder_that_does_not_exist_is_fine(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "absent")
     assert store.sweep(recursive=True) == 0
     assert not store.exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
+def test_no_lock_stays_behind_when_a_signal_handler_raises(tmp_path: Path) -> None:
+    """At any moment that Python allows, even if the traceback is kept, as notebooks do."""
+    store = LocalStore(tmp_path)
+
+    def take() -> None:
+        locks = [store.lock()]
+        try:
+            locks[0].acquire()
+        finally:
+            try:
+                release_all(locks)
+            finally:
+                release_all(locks)
+
+    count = 0
+    for error in interrupts(take):
+        assert not is_locked_here(str(tmp_path)), error
+        with store.lock():
+            pass
+        count += 1
+    assert count > 20
+
+
+def test_a_lock_goes_with_its_owner(tmp_path: Path) -> None:
+    """One that is forgotten blocks nobody."""
+    lock = LocalStore(tmp_path).lock()
+    lock.acquire()
+    del lock
+    with LocalStore(tmp_path).lock():
+        pass

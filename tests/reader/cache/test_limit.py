@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from streaming_core._store import LocalStore
 from streaming_core.errors import SchemaError
 from streaming_core.testing import FaultStore
 from streaming_reader._cache import CacheGroup
-from streaming_reader._cache._group import coldest_first
+from streaming_reader._cache._group import Held, coldest_first
 from streaming_reader._cache._ledger import Entry, Ledger, State
 from streaming_reader._cache._places import Places
 
@@ -133,6 +134,10 @@ def test_a_ledger_whose_maker_died_at_once_is_not_believed(
     assert _usage(cache.group or CacheGroup(1)) == folder_bytes(local)
 
 
+def _note(held: Held, *, number: int, entry: Entry) -> None:
+    held.pages[0].set(number, entry)
+
+
 def test_files_count_whose_maker_died_after_room_was_made(made: Made, tmp_path: Path) -> None:
     """Another's shard may appear, and the other die, between making room and publishing."""
     local = tmp_path / "local"
@@ -146,10 +151,9 @@ def test_files_count_whose_maker_died_after_room_was_made(made: Made, tmp_path: 
         def stream(self, key: str, **options: Any) -> Any:
             for name in ("shard.00007.mds", "shard.00008.mds"):
                 shutil.copy(made.folder / name, local / name)
-                number = int(name[6:11])
-                size = (local / name).stat().st_size
-                with group.held(_soon()) as held:
-                    held.pages[0].set(number, Entry(State.FETCHING, size))
+                entry = Entry(State.FETCHING, (local / name).stat().st_size)
+                note = partial(_note, number=int(name[6:11]), entry=entry)
+                group.while_held(_soon(), note)
             return super().stream(key, **options)
 
     remote = _OthersDieMeanwhile(made.folder, False)

@@ -1,0 +1,64 @@
+"""Threads in the background that do not disturb the end of the interpreter.
+
+A daemon thread stops wherever it is once the interpreter ends, with any lock that it has. Code that
+runs after that, such as the end of a generator whose module goes away, must not wait for such a
+lock. So all that has threads is closed before, while they still run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["close_at_exit", "start_thread"]
+
+_EXIT_SECONDS: Final = 1.0
+"""How long the end of the interpreter is held up by threads that have not come to their end."""
+
+
+class Closable(Protocol):
+    """What has threads, and tells them to end."""
+
+    def close(self) -> None:
+        """Let the threads end; a second time does nothing and waits for nothing."""
+        ...
+
+
+_closable: WeakSet[Closable] = WeakSet()
+_threads: WeakSet[threading.Thread] = WeakSet()
+
+
+def close_at_exit(one: Closable) -> None:
+    """Close something before the interpreter ends, if it is still there."""
+    _closable.add(one)
+
+
+def start_thread(target: Callable[[], object], name: str, *, stays_in_worker: bool = False) -> None:
+    """Run `target` in a daemon thread.
+
+    With `stays_in_worker` a worker process ends only after it. `RuntimeError` if the system has no
+    more threads.
+    """
+    is_worker = stays_in_worker and multiprocessing.parent_process() is not None
+    thread = threading.Thread(target=target, name=name, daemon=not is_worker)
+    _threads.add(thread)
+    thread.start()
+
+
+def _end() -> None:
+    for one in list(_closable):
+        one.close()
+    end = time.monotonic() + _EXIT_SECONDS
+    for thread in list(_threads):
+        if thread.is_alive():
+            thread.join(max(0.0, end - time.monotonic()))
+
+
+atexit.register(_end)
