@@ -127,8 +127,8 @@ class Layout:
         at = table.schema.get_field_index(source.name)
         if at < 0 or not table.schema.field(at).type.equals(source.kind) or table.num_rows != rows:
             msg = (
-                f"{self._where}: column {source.name!r} is not what it was when the file was "
-                f"looked at: expected {rows} rows of {source.kind}, got {_told_of(table, at)}"
+                f"{self._where}: column {source.name!r} is not what it was when it was indexed: "
+                f"expected {rows} rows of {source.kind}, got {_told_of(table, at)}"
             )
             raise SourceFormatError(msg)
         chunks = [_as_renamed(chunk, source) for chunk in table.column(at).chunks]
