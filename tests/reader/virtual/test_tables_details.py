@@ -23,7 +23,12 @@ from pyiceberg.types import (
 from tests.core.virtual.tables import commit, described, local, sqlite_catalog
 
 from streaming_core import Stream, StreamingDataset
-from streaming_core.errors import SchemaError, SourceChangedError, SourceFormatError
+from streaming_core.errors import (
+    SchemaError,
+    SourceChangedError,
+    SourceFormatError,
+    StreamingError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,3 +219,22 @@ def test_intervals_that_arrow_does_not_read_are_refused_by_name(
     with pytest.raises(SchemaError, match=rf"x\.arrow: column 'x' is {name}.*without it"):
         _rows(tmp_path, path)
     assert _rows(tmp_path, path, columns=["a"]) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_text_of_parquet_that_is_not_utf_8_is_refused(tmp_path: Path, dictionary: bool) -> None:
+    """The error says the file and the column, however the batches are wanted."""
+    values = pa.array([b"ok", b"\xff\xfe", None, b"ok"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 4, values.buffers(), values.null_count)
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": range(4), "t": text}), path, use_dictionary=dictionary)
+    with pytest.raises(StreamingError, match=r"x\.parquet.*column 't'.*UTF8"):
+        _rows(tmp_path, path)
+    assert _rows(tmp_path, path, columns=["id"]) == [{"id": number} for number in range(4)]
+
+
+def test_a_json_file_may_be_one_object(tmp_path: Path) -> None:
+    """Written on several lines."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"a": 1, "b": {"c": [1, 2]}}, indent=2))
+    assert _rows(tmp_path, path) == [{"a": 1, "b": {"c": [1, 2]}}]

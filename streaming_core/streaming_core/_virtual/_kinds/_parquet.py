@@ -126,6 +126,7 @@ class Parquet(PackedKind):
             msg = f"{file.key}, row group {unit.number}: {error!s:.300}"
             raise SourceFormatError(msg) from error
         first = max(0, unit.part)
+        _check_values(table, f"{file.key}, row group {unit.number}")
         table = _as_scanned(table, _schema(meta, file.key)[0])
         return table.slice(first, unit.samples)
 
@@ -226,6 +227,20 @@ def _schema(footer: bytes, where: str) -> tuple[Any, Mapping[str, int]]:
     """Return a footer's columns, and the chunks of those that are not nested."""
     schema = _metadata(footer, where).schema
     return schema.to_arrow_schema(), plain_leaves(schema)
+
+
+def _check_values(table: Any, where: str) -> None:  # noqa: ANN401 - see above
+    """Raise `SourceFormatError` for values that their type does not have, such as other text."""
+    arrow = require("pyarrow", extra="parquet", purpose="Parquet")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except arrow.ArrowException as error:
+            msg = (
+                f"{where}: column {name!r} has a value that is not {column.type}: {error!s:.300}; "
+                "write the file again, or name the columns that are wanted, without it"
+            )
+            raise SourceFormatError(msg) from error
 
 
 def _as_scanned(table: Any, schema: Any) -> Any:  # noqa: ANN401 - see above
