@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -167,6 +170,46 @@ def test_readers_outlive_eviction(made: Made, tmp_path: Path) -> None:
     assert not cache.evict(1)
     assert (cache.has(1), ids(shard)) == (False, expected(made, 1))
     assert ids(cache.open(1)) == expected(made, 1)
+
+
+@pytest.mark.parametrize("healed", [False, True])
+def test_a_mapping_of_a_file_that_was_cut_is_not_used_again(
+    made: Made, tmp_path: Path, healed: bool
+) -> None:
+    """Reading it would end the process; also where another process has fetched the file again."""
+    cache = made.cache(tmp_path / "local")
+    cut = cache.open(1)
+    path = tmp_path / "local" / made.table.shard(1).raw.basename
+    os.truncate(path, 10)
+    if healed:
+        assert ids(made.cache(tmp_path / "local").open(1)) == expected(made, 1)
+    assert cache.is_near(1) == healed
+    found = cache.open(1)
+    assert found is not cut
+    assert ids(found) == expected(made, 1)
+    assert cache.open(1) is found
+
+
+@pytest.mark.process
+def test_files_cut_between_epochs_are_fetched_again(made: Made, tmp_path: Path) -> None:
+    """The next epoch has all samples; so has random access, a second later."""
+    script = """
+    import os, sys, time
+    from streaming_core import StreamingDataset
+    remote, local = sys.argv[1:]
+    dataset = StreamingDataset(remote=remote, local=local, batch_size=1)
+    def cut():
+        for name in os.listdir(local):
+            if name.startswith("shard"):
+                os.truncate(os.path.join(local, name), 10)
+    for epoch in range(3):
+        assert len({sample["id"] for sample in dataset}) == len(dataset)
+        cut()
+    time.sleep(1.1)
+    assert len({dataset[at]["id"] for at in range(len(dataset))}) == len(dataset)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    subprocess.run([*command, str(made.folder), str(tmp_path / "local")], check=True)
 
 
 def test_prepare_fetches_without_keeping_anything_open(made: Made, tmp_path: Path) -> None:
