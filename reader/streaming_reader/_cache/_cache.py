@@ -341,7 +341,9 @@ class ShardCache:
 
     def _unwritable(self, info: ShardInfo, error: OSError) -> list[memoryview]:
         """Return the files of a shard whose folder takes nothing, from compressed ones in it."""
-        views = self._filler.expand_here(info)
+        views: list[memoryview] | None = None
+        with suppress(PermissionError):  # this user cannot read what is there either
+            views = self._filler.expand_here(info)
         if views is None:
             raise self._folder_error(info, error) from error
         return views

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from streaming_reader._cache._ledger import Page
     from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._shelf import Shelf
+
+_log = logging.getLogger("streaming_core.reader")
 
 __all__ = ["CacheGroup", "Held", "coldest_first", "locked_shelves"]
 
@@ -192,6 +195,13 @@ class CacheGroup:
             )
             raise SchemaError(msg)
         self._shelves = shelves
+        if not shelf.is_writable:
+            _log.warning(
+                "the cache limit of %d bytes is not kept in %s: this user cannot write there, and "
+                "so cannot remove anything; let local= name another folder",
+                self.limit,
+                shelf.places.folder,
+            )
 
     @contextmanager
     def held(self, deadline: float) -> Generator[Held]:
