@@ -46,10 +46,10 @@ ENCODE_ERRORS = (
 
 _BLOCK_RECORDS = 1 << 13
 
-_INTS = frozenset(
+_INTS: frozenset[type] = frozenset(
     {int, bool, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))}
 )
-_FLOATS = frozenset({float, np.float16, np.float32, np.float64})
+_FLOATS: frozenset[type] = frozenset({float, np.float16, np.float32, np.float64})
 
 
 class Rows(Protocol):

@@ -336,8 +336,8 @@ def _with_defaults(schema: Any, projection: Any) -> Any:  # noqa: ANN401 - see a
     }
 
     def told(_: str, field: Any) -> Any:  # noqa: ANN401 - see above
-        metadata = dict(field.metadata or {})
-        default = defaults.get(metadata.get(FIELD_ID))
+        metadata: dict[bytes, bytes] = dict(field.metadata or {})
+        default = defaults.get(metadata.get(FIELD_ID, b""))
         if default is not None:
             metadata[DEFAULT] = default.encode()
         return field.with_type(rebuilt(field.type, told)).with_metadata(metadata)
