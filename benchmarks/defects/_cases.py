@@ -326,7 +326,7 @@ GROUPS: dict[str, tuple[Case, ...]] = {
         ),
         Case(
             "table_without_rows",
-            "A table without a snapshot is an error that says so",
+            "A table without a snapshot has no rows",
             f"{_TABLES}::test_what_cannot_be_read_says_what_to_do",
         ),
     ),

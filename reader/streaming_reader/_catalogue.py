@@ -146,6 +146,10 @@ class Catalogue:
         cache, number = self.place(shard)
         return cache.is_near(number)
 
+    def _is_mapped(self, shard: int) -> bool:
+        cache, number = self.place(shard)
+        return cache.is_mapped(number)
+
     def open(self, shard: int) -> Shard:
         """Return it, downloaded first if it must be."""
         if len(self.caches) == 1:
@@ -159,7 +163,7 @@ class Catalogue:
 
     def sample(self, shard: int, row: int) -> dict[str, Any]:
         """Return one sample, for which not all of its shard is fetched if that is not here."""
-        if self.ranged is None or self.is_local(shard):
+        if self.ranged is None or self._is_mapped(shard) or self.is_local(shard):
             return self.open(shard).row(row)
         one = Located(np.array([-1]), np.array([shard]), np.array([row]))
         return self.opener(one)(shard).row(row)

@@ -58,6 +58,31 @@ def test_stopped_at_every_sample_and_resumed_gives_the_uninterrupted_result(
         assert files(out) == wanted
 
 
+def test_a_resumed_conversion_of_lines_lists_its_sums_in_the_same_order(
+    tmp_path: Path, files: Any
+) -> None:
+    """Data files come before the files of their offsets, in notes and without them."""
+
+    def write(out: Path, upto: int | None = None, **options: Any) -> None:
+        with JSONWriter(
+            out=out,
+            columns={"id": "int", "text": "str"},
+            size_limit=900,
+            compression="zstd:1",
+            **options,
+        ) as writer:
+            for sample in SAMPLES[writer.num_safe_samples : upto]:
+                writer.write(sample)
+            if upto is not None:
+                raise _StopError
+
+    write(tmp_path / "whole")
+    with pytest.raises(_StopError):
+        write(tmp_path / "out", 40)
+    write(tmp_path / "out", resume=True)
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
 def test_resuming_many_times_in_a_row_never_goes_back(tmp_path: Path, files: Any) -> None:
     """Each run begins where shards of the last one are safe, until the end is reached."""
     _write(tmp_path / "whole")

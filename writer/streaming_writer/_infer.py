@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
 
-from streaming_core._format._mds import DTYPE_CODES, came
+from streaming_core._format._mds import DTYPE_CODES, came, reject_masked
 from streaming_core.errors import MissingColumnError, SampleError, SchemaError
 from streaming_writer._mds_batch import checked_batch
 
@@ -56,6 +56,10 @@ def infer_encoding(value: Any) -> str:  # noqa: ANN401 - any user's value
         if isinstance(value, kinds):
             return encoding
     if hasattr(value, "__array__") and not _is_image(value):
+        try:
+            reject_masked(value)
+        except TypeError as error:
+            raise SchemaError(str(error)) from error
         name = np.asarray(value).dtype.name
         if name in DTYPE_CODES:
             return f"ndarray:{name}"

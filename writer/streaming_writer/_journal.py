@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -114,8 +114,10 @@ class Journal:
             msg = f"{self._store.url}: the note {key} was removed after it was listed"
             raise ResumeError(msg) from error
         try:
-            return ShardRecord(dict(noted["entry"]), dict(noted["sums"]))
-        except (KeyError, TypeError, ValueError) as error:
+            record = ShardRecord(dict(noted["entry"]), dict(noted["sums"]))
+            # The note has its keys sorted; the files were written in the order of their roles.
+            return replace(record, sums={name: record.sums[name] for name in record.files()})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             msg = f"{self._store.url}: the note {key} lacks its entry or its sums"
             raise ResumeError(msg) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from streaming_core._format._mds import (
     as_array,
     came,
     encode_value,
+    reject_masked,
 )
 from streaming_core.errors import MissingColumnError, SampleError
 from streaming_writer._blocks import Block, Bytes, MatrixBlock, PartsBlock
-from streaming_writer._mds_rows import ENCODE_ERRORS, struct_code
+from streaming_writer._mds_rows import ENCODE_ERRORS, packs_exactly, struct_code
 
 __all__ = ["Encoded", "checked_batch", "encode_batch", "select_columns"]
 
@@ -125,20 +127,9 @@ def select_columns(names: Iterable[str], batch: Any) -> dict[str, Any]:  # noqa:
 
 def _listed(column: Any) -> Any:  # noqa: ANN401 - any container
     """Return containers other than arrays and lists (tuples, tensors, …) as one of them."""
-    if _is_masked(column):
-        msg = "a column is a masked array; fill it first, as with .filled(0)"
-        raise SampleError(msg)
     if _is_array_or_list(column):
         return column
     return np.asarray(column) if hasattr(column, "__array__") else list(column)
-
-
-def _is_masked(column: object) -> bool:
-    return isinstance(column, np.ma.MaskedArray) and _has_masked(column)
-
-
-def _has_masked(column: Any) -> bool:  # noqa: ANN401 - a masked array of any type
-    return bool(np.ma.is_masked(column))
 
 
 def _is_array_or_list(column: object) -> bool:
@@ -162,6 +153,7 @@ def _refusal(
 
 
 def _encode_column(encoding: Encoding, values: Any) -> _Column:  # noqa: ANN401 - an array or a list
+    reject_masked(values)
     if isinstance(encoding, Scalar | Int):
         numbers = _numbers(encoding, values)
         if numbers is not None:
@@ -173,11 +165,11 @@ def _encode_column(encoding: Encoding, values: Any) -> _Column:  # noqa: ANN401 
     if isinstance(values, Encoded):
         return _Ragged(values)
     items = cast("list[Any]", values)
-    kinds: set[type] = set(map(type, items)) if isinstance(values, list) else set()
-    if kinds == {str} and type(encoding) is Str:
-        return _Ragged([item.encode() for item in items])
-    if kinds == {bytes} and encoding.size is None:
-        return _Ragged(items)
+    if isinstance(values, list):
+        if type(encoding) is Str and operator.countOf(map(type, items), str) == len(items):
+            return _Ragged([item.encode() for item in items])
+        if encoding.size is None and operator.countOf(map(type, items), bytes) == len(items):
+            return _Ragged(items)
     parts = [encode_value(encoding, item) for item in items]
     if encoding.size is None:
         return _Ragged(parts)
@@ -189,7 +181,7 @@ def _numbers(encoding: Scalar | Int, values: list[Any] | Array) -> Array | None:
     dtype = encoding.dtype if isinstance(encoding, Scalar) else np.dtype("<i8")
     if isinstance(values, list):
         code = struct_code(encoding)
-        if code is None:
+        if code is None or not packs_exactly(values, code):
             return None
         try:
             return np.frombuffer(struct.pack(f"<{len(values)}{code}", *values), dtype)
@@ -197,6 +189,10 @@ def _numbers(encoding: Scalar | Int, values: list[Any] | Array) -> Array | None:
             return None
     if values.ndim != 1 or values.dtype.kind not in "iufb":
         return None
+    if dtype.kind == "f" and values.dtype.kind in "iu":
+        largest = 1 << np.finfo(dtype).nmant + 1
+        exact = -largest <= int(values.min()) and int(values.max()) <= largest
+        return values.astype(dtype) if exact else None
     if values.dtype == dtype or np.can_cast(values.dtype, dtype, "safe"):
         return values.astype(dtype, copy=False)
     if dtype.kind == "f" and values.dtype.kind == "f":

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from streaming_core._format._mds import Encoding, Int, MDSColumns, Scalar, came, encode_value
+from streaming_core._format._mds import (
+    Encoding,
+    Int,
+    MDSColumns,
+    came,
+    encode_value,
+    is_scalar,
+)
 from streaming_core.errors import MissingColumnError, SampleError
 from streaming_writer._blocks import Block, Bytes, PartsBlock
 
-__all__ = ["ENCODE_ERRORS", "Rows", "Sample", "compile_rows", "record_of", "refusal", "struct_code"]
+__all__ = [
+    "ENCODE_ERRORS",
+    "Rows",
+    "Sample",
+    "compile_rows",
+    "packs_exactly",
+    "record_of",
+    "refusal",
+    "struct_code",
+]
 
 Sample = Mapping[str, Any]
 
@@ -29,6 +45,11 @@ ENCODE_ERRORS = (
 """What encoding raises on values that do not fit."""
 
 _BLOCK_RECORDS = 1 << 13
+
+_INTS: frozenset[type] = frozenset(
+    {int, bool, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))}
+)
+_FLOATS: frozenset[type] = frozenset({float, np.float16, np.float32, np.float64})
 
 
 class Rows(Protocol):
@@ -53,9 +74,43 @@ def struct_code(encoding: Encoding) -> str | None:
     """
     if type(encoding) is Int:
         return "q"
-    if isinstance(encoding, Scalar) and (encoding.dtype.kind in "iu" or encoding.dtype == "f8"):
+    if is_scalar(encoding) and (encoding.dtype.kind in "iu" or encoding.dtype == "f8"):
         return str(encoding.dtype.char).replace("l", "q").replace("L", "Q")
     return None
+
+
+def _exact_types(code: str) -> frozenset[type]:
+    """Return the types whose values `struct` writes for `code` as they are, or refuses."""
+    return _FLOATS if code == "d" else _INTS
+
+
+def packs_exactly(values: Sequence[Any], code: str) -> bool:
+    """Say whether `struct` writes all values for `code` as they are, or refuses them.
+
+    It would also take complex numbers, masked elements, and ints that are not a float.
+    """
+    usual = float if code == "d" else int
+    if operator.countOf(map(type, values), usual) == len(values):
+        return True
+    return _exact_types(code).issuperset(map(type, values))
+
+
+def _packer(names: Sequence[str], codes: str) -> Callable[[Sample], bytes | None]:
+    """Return a function from a sample to its record, or None where a value needs its encoding."""
+    # Compiled, as it costs a third of a loop. Names enter it as literals only.
+    scope: dict[str, Any] = {
+        "pack": struct.Struct("<" + codes).pack,
+        "ints": _INTS,
+        "floats": _FLOATS,
+    }
+    values = [f"v{i}" for i in range(len(names))]
+    checks = [
+        f"type({value} := sample[{name!r}]) in {'floats' if code == 'd' else 'ints'}"
+        for value, name, code in zip(values, names, codes, strict=True)
+    ]
+    source = f"lambda sample: pack({', '.join(values)}) if {' and '.join(checks)} else None"
+    packer: Callable[[Sample], bytes | None] = eval(source, scope)  # noqa: S307 - see above
+    return packer
 
 
 def refusal(columns: MDSColumns, sample: Any, number: int, cause: Exception) -> SampleError:  # noqa: ANN401 - any user's value
@@ -82,9 +137,7 @@ class _PackedRows:
 
     def __init__(self, columns: MDSColumns, codes: str, first: int, block_bytes: int) -> None:
         self._columns = columns
-        self._pack = struct.Struct("<" + codes).pack
-        self._get: Callable[[Sample], Any] = operator.itemgetter(*columns.names)
-        self._one = len(columns.names) == 1
+        self._pack = _packer(columns.names, codes)
         self._records: list[bytes] = []
         self.first = first
         self._full = min(_BLOCK_RECORDS, max(1, block_bytes // (columns.record_size or 1)))
@@ -92,17 +145,17 @@ class _PackedRows:
     def add(self, sample: Sample) -> bool:
         records = self._records
         try:
-            values = self._get(sample)
-            records.append(self._pack(values) if self._one else self._pack(*values))
-        except ENCODE_ERRORS as error:
-            records.append(self._slow(sample, error))
+            record = self._pack(sample)
+        except ENCODE_ERRORS:
+            record = None
+        records.append(record or self._slow(sample))
         return len(records) >= self._full
 
-    def _slow(self, sample: Sample, error: Exception) -> bytes:
+    def _slow(self, sample: Sample) -> bytes:
         """Encode what `struct` refuses and encodings take, such as whole floats for ints."""
         try:
             return self._columns.encode(sample)
-        except ENCODE_ERRORS:
+        except ENCODE_ERRORS as error:
             number = self.first + len(self._records)
             raise refusal(self._columns, sample, number, error) from error
 
@@ -163,6 +216,10 @@ class _MixedRows:
 
 def _encoder(encoding: Encoding) -> Callable[[Any], bytes]:
     """Return `encode_value` for one encoding, without the questions it need not ask."""
+    code = struct_code(encoding)
+    if code is not None:
+        types, pack = _exact_types(code), struct.Struct("<" + code).pack
+        return lambda value: pack(value) if type(value) in types else encode_value(encoding, value)
     encode = encoding.encode
     ours = type(encoding).__module__.startswith("streaming_core.")
     if encoding.size is not None or not ours:

@@ -105,7 +105,9 @@ class _TextKind:
 
 def _plain(values: Any) -> list[Any]:  # noqa: ANN401 - an array or a list
     """Return the values as Python objects."""
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "mM":
+        return cast("list[Any]", values.tolist())
+    return list(values)
 
 
 def _supported(columns: Mapping[str, str]) -> dict[str, str]:

@@ -42,7 +42,13 @@ def to_arrow(columns: Columns) -> Any:  # noqa: ANN401 - a table of an optional 
             array = _column(column)
             kind = None if columns.types is None else columns.types.get(name)
             arrays[name] = array if kind is None else _typed(array, kind)
-        except (arrow.ArrowException, OverflowError, TypeError) as error:
+        except (
+            arrow.ArrowException,
+            OverflowError,
+            RecursionError,
+            TypeError,
+            ValueError,  # such as half of a surrogate pair
+        ) as error:
             msg = (
                 f"column {name!r}: its values have no common Arrow type: {error!s:.200}. Take the "
                 "batch in another format, or leave the column out"

@@ -30,7 +30,7 @@ from streaming_reader._cache._mapped import map_file
 from streaming_reader._cache._opened import NO_DESCRIPTORS, Opened, with_descriptors
 from streaming_reader._cache._pace import Pace
 from streaming_reader._cache._patience import Patience, sign
-from streaming_reader._cache._places import file_stamp
+from streaming_reader._cache._places import file_stamp, same_folder
 from streaming_reader._cache._settings import CacheSettings
 from streaming_reader._cache._shelf import Shelf, raw_files
 
@@ -83,7 +83,7 @@ class ShardCache:
             SchemaError: The group's limit is too small, or the index lacks the hash to validate.
         """
         path: str = os.path.abspath(os.fspath(folder))
-        if isinstance(remote, LocalStore) and _same_folder(str(remote.path), path):
+        if isinstance(remote, LocalStore) and same_folder(str(remote.path), path):
             remote = None
         self._settings = settings or CacheSettings()
         self._remote = remote
@@ -162,7 +162,8 @@ class ShardCache:
         self._filler.counts.shards_opened += 1
         files = raw_files(info)
         nbytes = sum(file.bytes for file in files)
-        now = opened.put(shard, found, nbytes=nbytes, files=len(files))
+        paths = [self._shelf.places.file(file.basename) for file in files]
+        now = opened.put(shard, found, nbytes=nbytes, files=len(files), paths=paths)
         if self._remote is not None:
             self._shelf.ledger.touch(now)
         return found
@@ -178,8 +179,12 @@ class ShardCache:
         return self._shelf.changed(self._shelf.table.shard(shard)) is not None
 
     def is_near(self, shard: int) -> bool:
-        """Tell whether opening a shard needs no download: it is mapped, or its files are there."""
-        return shard in self._here() or self.has(shard)
+        """Tell, by a look at its files, whether opening a shard needs no download."""
+        return self._here().is_whole(shard) or self.has(shard)
+
+    def is_mapped(self, shard: int) -> bool:
+        """Tell whether a shard is mapped, without a look at its files."""
+        return shard in self._here()
 
     # --- room -------------------------------------------------------------------------------------
 
@@ -333,7 +338,9 @@ class ShardCache:
 
     def _unwritable(self, info: ShardInfo, error: OSError) -> list[memoryview]:
         """Return the files of a shard whose folder takes nothing, from compressed ones in it."""
-        views = self._filler.expand_here(info)
+        views: list[memoryview] | None = None
+        with suppress(PermissionError):  # this user cannot read what is there either
+            views = self._filler.expand_here(info)
         if views is None:
             raise self._folder_error(info, error) from error
         return views
@@ -388,7 +395,3 @@ class ShardCache:
     def _note_uses(self) -> None:
         """Tell the others when this process last used what it has mapped."""
         self._shelf.ledger.touch(self._here().news())
-
-
-def _same_folder(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)

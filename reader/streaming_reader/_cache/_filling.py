@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming_core._format import with_checked_start
 from streaming_core._store import Retry, Store
 from streaming_core.errors import (
     ObjectNotFoundError,
@@ -201,7 +202,8 @@ class Filler:
                 return None
             pieces: Iterable[bytes | bytearray | memoryview] = file_pieces(path, pair.stored, check)
             if pair.zip is not None:
-                pieces = expanded(info.schema, pieces, pair.zip, pair.raw)
+                found = expanded(info.schema, pieces, pair.zip, pair.raw)
+                pieces = with_checked_start(info, pair.role, found)
             views.append(memoryview(b"".join(bytes(piece) for piece in pieces)))
         return views
 
@@ -300,7 +302,7 @@ class Filler:
         if pair.zip is None:
             return write_pieces(handle.number, pieces, lambda _: None)
         check = self._known.check(pair.raw)
-        out = expanded(info.schema, pieces, pair.zip, pair.raw)
+        out = with_checked_start(info, pair.role, expanded(info.schema, pieces, pair.zip, pair.raw))
         digest = write_pieces(handle.number, out, check.update)
         check.finish(pair.zip.basename)
         return digest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from streaming_reader._cache._shelf import Shelf
 
 __all__ = ["CacheGroup", "Held", "coldest_first", "while_held"]
+
+_log = logging.getLogger("streaming_core.reader")
 
 _T = TypeVar("_T")
 _LEAST_SHARDS: Final = 4
@@ -193,6 +196,13 @@ class CacheGroup:
             )
             raise SchemaError(msg)
         self._shelves = shelves
+        if not shelf.is_writable:
+            _log.warning(
+                "the cache limit of %d bytes is not kept in %s: this user cannot write there, and "
+                "so cannot remove anything; let local= name another folder",
+                self.limit,
+                shelf.places.folder,
+            )
 
     def while_held(self, deadline: float, act: Callable[[Held], _T]) -> _T:
         """Call `act` with the ledgers of all members, locked and compared with their folders."""

@@ -13,6 +13,8 @@ import xxhash
 
 from streaming_core._codec import hash_names
 from streaming_core._read import FileCheck
+from streaming_core._store import LocalStore
+from streaming_core._store._os_errors import store_error
 from streaming_core.errors import ChecksumError, SchemaError
 from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._locks import FileHandle
@@ -81,10 +83,11 @@ class Inspector:
         self._checked_here: set[int] = set()
 
     def mapped(self, info: ShardInfo) -> list[memoryview] | None:
-        """Map the files that are there; None if one is missing.
+        """Map the files that are there; None if one is missing, or is another user's in a cache.
 
         Raises:
             ShardCorruptError: One is not what it should be.
+            AccessDeniedError: One cannot be read, and there is no remote to fetch it from.
         """
         with ExitStack() as stack:
             handles: list[FileHandle] = []
@@ -93,6 +96,11 @@ class Inspector:
                     handle = FileHandle.at(self._shelf.places.file(file.basename), READ_FLAGS)
                 except (FileNotFoundError, NotADirectoryError):
                     return None
+                except PermissionError as error:
+                    if self._is_cache:  # fetched again, where the folder allows it
+                        return None
+                    url = LocalStore(self._shelf.places.folder).url
+                    raise store_error(error, url=url, key=file.basename, operation="get") from error
                 stack.callback(handle.close)
                 handles.append(handle)
             hold(handles[0])

@@ -1,5 +1,8 @@
 """The shards that one process keeps mapped, within what it may map altogether."""
 
+# Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
+# ruff: noqa: PTH116
+
 from __future__ import annotations
 
 import errno
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from streaming_core._format import Shard
 
@@ -33,6 +36,8 @@ NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """What the system says when too many files are open."""
 _FEW, _MANY = 64, 1024
 _LEAST_SHARDS: Final = 2
+_CHECK_NS: Final = 1_000_000_000
+"""For so long a shard may be used again without a look at its files, which can cost more."""
 
 
 def mappings_allowed() -> int:
@@ -49,14 +54,32 @@ def mappings_allowed() -> int:
 class _Use:
     """A mapped shard, what it costs, and when it was last asked for."""
 
-    __slots__ = ("at", "files", "nbytes", "noted", "shard")
+    __slots__ = ("at", "checked", "files", "marks", "nbytes", "noted", "shard")
 
-    def __init__(self, shard: Shard, nbytes: int, files: int) -> None:
+    def __init__(self, shard: Shard, nbytes: int, files: int, paths: Iterable[str]) -> None:
         self.shard = shard
         self.nbytes = nbytes
         self.files = files
-        self.at = time.time_ns()
+        self.at = self.checked = time.time_ns()
         self.noted = False
+        self.marks = {path: _mark(path) for path in paths}
+
+    def is_whole(self) -> bool:
+        """Tell whether the files are what was mapped, or have no name any more.
+
+        Reading a page that was cut off ends the process, and no error can be raised then.
+        """
+        self.checked = time.time_ns()
+        return all(_mark(path) in {mark, None} for path, mark in self.marks.items())
+
+
+def _mark(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from another, or from a part of it; None if it is not there."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_ino, state.st_size
 
 
 class _Process:
@@ -155,7 +178,10 @@ class Opened:
         return shard in self._uses
 
     def get(self, shard: int) -> Shard | None:
-        """Return a shard that is mapped, which is then the one most recently used."""
+        """Return a shard that is mapped, which is then the one most recently used.
+
+        None too if its files were seen to have changed; they are looked at once a second.
+        """
         with _process.guard:
             use = self._uses.get(shard)
             if use is None:
@@ -163,15 +189,36 @@ class Opened:
             self._uses.move_to_end(shard)
             use.at = time.time_ns()
             use.noted = False
+        if use.at - use.checked > _CHECK_NS and not self.is_whole(shard):
+            return None
         return use.shard
 
-    def put(self, number: int, shard: Shard, *, nbytes: int = 0, files: int = 1) -> dict[int, int]:
+    def is_whole(self, shard: int) -> bool:
+        """Tell whether a shard is mapped, after a look at its files; forget it if they changed."""
+        with _process.guard:
+            use = self._uses.get(shard)
+        if use is None:
+            return False
+        if use.is_whole():
+            return True
+        self.drop(shard)
+        return False
+
+    def put(
+        self,
+        number: int,
+        shard: Shard,
+        *,
+        nbytes: int = 0,
+        files: int = 1,
+        paths: Iterable[str] = (),
+    ) -> dict[int, int]:
         """Keep a shard; return when it and those dropped since were last used, to be noted."""
         gone: list[_Use] = []  # unmapped when the guard is free again
         with _process.guard:
             if number in self._uses:
                 gone.append(self._taken(number))
-            use = _Use(shard, nbytes, files)
+            use = _Use(shard, nbytes, files, paths)
             self._uses[number] = use
             self.files += files
             self.nbytes += nbytes

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from streaming_core._index import ROLES
 from streaming_reader._cache._locks import FileHandle
 
-__all__ = ["CONTROL", "SOURCE", "Places", "Stamp", "file_stamp"]
+__all__ = ["CONTROL", "SOURCE", "Places", "Stamp", "file_stamp", "same_folder"]
 
 CONTROL: Final = ".streaming"
 """The folder for all that is not a file of the data set; beside the shards, so that a rename into
@@ -45,6 +45,11 @@ def file_stamp(path: str) -> Stamp | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return Stamp(state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Tell whether two paths lead to one folder."""
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 class Places:

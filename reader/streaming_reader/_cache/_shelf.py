@@ -58,6 +58,12 @@ class Shelf:
         return 0 if stamp is None else stamp.size
 
     @property
+    def is_writable(self) -> bool:
+        """Whether files can be added to the folder and removed, as far as permissions tell."""
+        folders = filter(os.path.isdir, (self.places.folder, self.places.control))
+        return all(os.access(folder, os.W_OK) for folder in folders)
+
+    @property
     def largest_bytes(self) -> int:
         """The bytes of the largest shard, with all its files."""
         sizes = sum(np.maximum(self.table.file_bytes(role), 0) for role in ROLES)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from streaming_core._columns import keep_freed_memory
+from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,8 @@ def pack(payload: object) -> tuple[bytes, list[memoryview]]:
     `bytes` in dicts, lists and tuples. The buffers are views of the payload. The rest is pickled
     as `multiprocessing` would do it, so the pickle may be read once only. Tensors can be written
     to where they arrive, arrays if they could be before.
+
+    Raises `SchemaError` for values that are nested more deeply than can be pickled.
     """
     buffers: list[memoryview] = []
 
@@ -41,7 +44,14 @@ def pack(payload: object) -> tuple[bytes, list[memoryview]]:
         return False
 
     file = io.BytesIO()
-    _Packer(file, 5, True, aside).dump(_wrapped(payload))  # noqa: FBT003 - as Pickler takes them
+    try:
+        _Packer(file, 5, True, aside).dump(_wrapped(payload))  # noqa: FBT003 - as Pickler takes them
+    except RecursionError as error:
+        msg = (
+            "a value of the batch is nested more deeply than a worker can send; leave its column "
+            "out, write it as text, or read with num_workers=0"
+        )
+        raise SchemaError(msg) from error
     return file.getvalue(), buffers
 
 

@@ -55,7 +55,8 @@ def build_index(
     beside: dict[str, bytes] = {}
 
     def look(file: SourceFile) -> Scan:
-        return Retry(_TRIES).call(lambda: kind.scan(SourceReader(store, file, beside)))
+        reader = SourceReader(store, file, beside, is_of_table=kind.is_of_table)
+        return Retry(_TRIES).call(lambda: kind.scan(reader))
 
     scans = in_order(look, [file for file in files if file not in before])
     builder = IndexBuilder(kind_name, options or {}, pattern=pattern, known=known)

@@ -100,7 +100,7 @@ class Bounds(NamedTuple):
 class SourceReader:
     """Reads bytes of one file, all of the version that was listed."""
 
-    __slots__ = ("_ask", "_beside", "_store", "file")
+    __slots__ = ("_ask", "_beside", "_is_of_table", "_store", "file")
 
     def __init__(
         self,
@@ -108,11 +108,15 @@ class SourceReader:
         file: SourceFile,
         beside: dict[str, bytes] | None = None,
         ask: Ask | None = None,
+        *,
+        is_of_table: bool = False,
     ) -> None:
         """`beside` keeps what `beside` read, for the readers of other files of the same store.
 
-        `ask` runs the requests of `ranges`; without it each is made once.
+        `ask` runs the requests of `ranges`; without it each is made once. `is_of_table` says that
+        the file is known from the metadata of a table, and not from a listing.
         """
+        self._is_of_table = is_of_table
         self._store = store
         self._ask = ask
         self._beside = {} if beside is None else beside
@@ -142,7 +146,7 @@ class SourceReader:
             msg = "it is gone"
             raise self._changed(msg) from error
         except RangeError as error:
-            msg = "it is shorter"
+            msg = f"it is shorter than {self.file.size} bytes"
             raise self._changed(msg) from error
         self.check(parts.etag)
         return [Piece(start, data) for (start, _), data in zip(wanted, parts, strict=True)]
@@ -205,7 +209,24 @@ class SourceReader:
             msg = f"its version is {etag}, indexed was {self.file.etag}"
             raise self._changed(msg)
 
+    def check_size(self) -> None:
+        """Raise `SourceChangedError` if the file has another size now, or is gone."""
+        try:
+            size = self._store.head(self.file.key).size
+        except ObjectNotFoundError as error:
+            msg = "it is gone"
+            raise self._changed(msg) from error
+        if size != self.file.size:
+            msg = f"it has {size} bytes, expected {self.file.size}"
+            raise self._changed(msg)
+
     def _changed(self, how: str) -> SourceChangedError:
+        if self._is_of_table:
+            return SourceChangedError(
+                f"{self.where}: the file is not as the table's metadata say ({how}); something "
+                "other than the table removed or replaced it, or its snapshot expired. Restore "
+                "the file, or choose a version of the table whose files are there"
+            )
         return SourceChangedError(
             f"{self.where}: the file changed after it was indexed ({how}); do not change data that "
             "is being read. Construct the data set anew; where an index lies beside the data, or "
@@ -228,6 +249,8 @@ class Kind(ABC):
     """Whether these mean this format; if not, as other files have them too, it has to be named."""
     options: ClassVar[tuple[str, ...]] = ()
     """Names of the options that `__init__` takes."""
+    is_of_table: ClassVar[bool] = False
+    """Whether a table's metadata say which files there are."""
 
     @abstractmethod
     def scan(self, reader: SourceReader) -> Scan:

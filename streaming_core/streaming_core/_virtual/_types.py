@@ -55,6 +55,12 @@ def unified(
             here.add(name)
             kind = known.setdefault(field.type, field.type)
             if kind is field.type:
+                if _is_unknown(field.type):
+                    msg = (
+                        f"{where}: column {name!r} is {field.type}, which pyarrow does not read; "
+                        "name the columns that are wanted, without it"
+                    )
+                    raise SchemaError(msg)
                 known[field.type] = kind = normal_type(field.type)
             seen[name] = seen.get(name, 0) + 1
             before = found.get(name)
@@ -73,6 +79,15 @@ def unified(
         for name, field in found.items()
     ]
     return arrow.schema(fields)
+
+
+def _is_unknown(kind: Any) -> bool:  # noqa: ANN401 - a type
+    """Return whether pyarrow has no arrays of a type, or of one in it."""
+    lib = require("pyarrow.lib", extra="parquet", purpose="data that is not MDS")
+    unknown = {lib.Type_INTERVAL_MONTHS, lib.Type_INTERVAL_DAY_TIME}
+    return kind.id in unknown or any(
+        _is_unknown(kind.field(i).type) for i in range(kind.num_fields)
+    )
 
 
 def _twice(name: str, where: str) -> SchemaError:

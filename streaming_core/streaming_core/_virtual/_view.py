@@ -276,7 +276,7 @@ class Decoder:
         index = self._index
         at = int(index.files[units[0]])
         file, meta = index.file(at), index.meta(at)
-        reader = SourceReader(self._store, file, ask=ask)
+        reader = SourceReader(self._store, file, ask=ask, is_of_table=self._kind.is_of_table)
         names = None if self._view.columns is None else list(self._wanted.names)
         wanted = [index.unit(unit) for unit in units]
         tables = self._kind.tables(reader, meta, wanted, names)

@@ -168,11 +168,13 @@ def test_what_is_no_table_is_named(
         open_iceberg("db.t", {"type": "rest", "uri": "http://127.0.0.1:9"})
 
 
-def test_a_table_that_nothing_was_written_to_says_so(catalog: Catalog) -> None:
-    """Without a snapshot there is nothing to read."""
+def test_a_table_that_nothing_was_written_to_has_no_rows(catalog: Catalog) -> None:
+    """Without a snapshot there are columns, but no files."""
     empty = catalog.create_table("db.empty", _numbers(0, 0).schema)
-    with pytest.raises(SchemaError, match="no snapshot yet"):
-        plan_iceberg(empty)
+    plan = plan_iceberg(empty)
+    assert plan.files == ()
+    assert plan.schema.names == ["id", "text"]
+    assert plan_iceberg(empty, file_filter="id == 1").files == ()
 
 
 def test_what_the_catalog_gives_for_storage_becomes_our_options() -> None:

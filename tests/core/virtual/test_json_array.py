@@ -53,6 +53,26 @@ def test_lines_are_told_from_an_array(rows: list[Any], unit: int) -> None:
     assert same(file.rows(), rows)
 
 
+@given(ROWS.filter(bool), CUTS, CUTS, SPACES, st.sampled_from(["", "\n", " \r\n"]))
+def test_objects_on_several_lines_are_a_row_each(
+    rows: list[Any], unit: int, piece: int, between: tuple[str, str], apart: str
+) -> None:
+    """However they are written, and wherever the file is cut."""
+    rows = [{"first": 1, **row} for row in rows]
+    text = apart.join(json.dumps(row, separators=between, indent=2) for row in rows)
+    file = TextFile("a.json", f"\n {text}\n".encode(), piece=piece, unit_bytes=unit)
+    assert same(file.rows(), rows)
+
+
+def test_a_document_is_one_row() -> None:
+    """As programs write their settings; its first line may be long, or only a brace."""
+    for document in ({"a": 1, "b": {"c": [1, 2]}}, {"long": "x" * 200_000, "b": 1}):
+        file = TextFile("a.json", json.dumps(document, indent=4).encode())
+        assert file.rows() == [document]
+    spread = b'{"long": "' + b"x" * 200_000 + b'",\n"b": 1}'
+    assert [row["b"] for row in TextFile("a.json", spread).rows()] == [1]
+
+
 @given(st.text(st.sampled_from('a"\\[]{},')), CUTS)
 def test_ends_do_not_depend_on_pieces(text: str, size: int) -> None:
     """Whatever the text is, broken ones too."""
@@ -116,7 +136,10 @@ def test_an_array_that_another_package_ships() -> None:
         (b'[{"a": 1}},{"a": 2}]', "."),
         (b'[{"a": 1},\n\n{"a": "x"}]', "line 3, byte 12.*as_text"),
         (b'[{"a": 1},\n{"a": ' + b"[" * 9999 + b"]" * 9999 + b"}]", "line 2.*nested"),
-        (b'{"a":\n[1]}', "object was expected|Invalid value"),
+        (b'{"a":\n[1]', "the file ends within an object"),
+        (b'{"a":\n[1]} x', "object was expected|no JSON object"),
+        (b'{"a":\n1}}', "closed that was not opened"),
+        (b'{"a":\n1} [2]', "object was expected|no JSON object"),
         (b'"x"', "object was expected"),
     ],
 )

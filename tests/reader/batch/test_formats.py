@@ -242,6 +242,8 @@ def test_arrow_names_the_column_it_cannot_hold() -> None:
     """Values without a common type are an error that says which column."""
     with pytest.raises(SchemaError, match="column 'x': its values have no common Arrow type"):
         to_arrow(Columns(2, {"x": Objects([1, "a"])}))
+    with pytest.raises(SchemaError, match=r"column 'x': .*surrogates"):
+        to_arrow(Columns(1, {"x": Objects([{"a": "\ud800"}])}))
     assert isinstance(to_arrow(Columns(1, {"x": Objects([{"a": 1}])})), pa.Table)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,21 +16,26 @@ from tests.reader.cache.making import (
     Made,
     all_ids,
     expected,
+    folder_bytes,
     ids,
     make,
     names,
     ordinary_files,
 )
 
+from streaming_core import load_index
+from streaming_core._codec import parse_compression
 from streaming_core.errors import (
     ChecksumError,
     ObjectNotFoundError,
     ShardFetchError,
     ShardSizeError,
+    StreamingError,
 )
 from streaming_core.testing import (
     FaultStore,
 )
+from streaming_reader._cache import ShardCache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,6 +178,46 @@ def test_readers_outlive_eviction(made: Made, tmp_path: Path) -> None:
     assert ids(cache.open(1)) == expected(made, 1)
 
 
+@pytest.mark.parametrize("healed", [False, True])
+def test_a_mapping_of_a_file_that_was_cut_is_not_used_again(
+    made: Made, tmp_path: Path, healed: bool
+) -> None:
+    """Reading it would end the process; also where another process has fetched the file again."""
+    cache = made.cache(tmp_path / "local")
+    cut = cache.open(1)
+    path = tmp_path / "local" / made.table.shard(1).raw.basename
+    os.truncate(path, 10)
+    if healed:
+        assert ids(made.cache(tmp_path / "local").open(1)) == expected(made, 1)
+    assert cache.is_near(1) == healed
+    found = cache.open(1)
+    assert found is not cut
+    assert ids(found) == expected(made, 1)
+    assert cache.open(1) is found
+
+
+@pytest.mark.process
+def test_files_cut_between_epochs_are_fetched_again(made: Made, tmp_path: Path) -> None:
+    """The next epoch has all samples; so has random access, a second later."""
+    script = """
+    import os, sys, time
+    from streaming_core import StreamingDataset
+    remote, local = sys.argv[1:]
+    dataset = StreamingDataset(remote=remote, local=local, batch_size=1)
+    def cut():
+        for name in os.listdir(local):
+            if name.startswith("shard"):
+                os.truncate(os.path.join(local, name), 10)
+    for epoch in range(3):
+        assert len({sample["id"] for sample in dataset}) == len(dataset)
+        cut()
+    time.sleep(1.1)
+    assert len({dataset[at]["id"] for at in range(len(dataset))}) == len(dataset)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    subprocess.run([*command, str(made.folder), str(tmp_path / "local")], check=True)
+
+
 def test_prepare_fetches_without_keeping_anything_open(made: Made, tmp_path: Path) -> None:
     """A prepared shard is there, and opens without the store."""
     store = FaultStore(made.store)
@@ -274,6 +323,28 @@ def test_a_lost_ledger_is_made_anew(made: Made, tmp_path: Path, damage: str) -> 
     assert all_ids(cache, made) == list(range(NUM_SAMPLES))
     assert cache.evict_coldest() is not None
     assert len(path.read_bytes()) == len(data)
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_a_small_file_of_another_shard_is_not_expanded(tmp_path: Path, *, remote: bool) -> None:
+    """Its first bytes tell; to store all of it could take minutes, and gigabytes of disk."""
+    made = make(tmp_path / "remote", compression="zstd")
+    size = 256 << 20
+    compression = parse_compression("zstd:1")
+    assert compression is not None
+    packed = compression.compress([bytes(size)])
+    index = json.loads((made.folder / "index.json").read_bytes())
+    shard = index["shards"][1]
+    shard["raw_data"] |= {"bytes": size, "hashes": {}}
+    shard["zip_data"] |= {"bytes": len(packed), "hashes": {}}
+    (made.folder / "index.json").write_text(json.dumps(index))
+    (made.folder / shard["zip_data"]["basename"]).write_bytes(packed)
+    table = load_index(made.folder)
+    local = tmp_path / "local" if remote else made.folder
+    cache = ShardCache(table, made.store if remote else None, local)
+    with pytest.raises(StreamingError, match=r"shard\.00001\.mds, byte 0: it begins with 00000000"):
+        cache.open(1)
+    assert folder_bytes(local, parts=True) < 1 << 20
 
 
 def test_without_a_remote_wrong_files_are_errors(tmp_path: Path) -> None:

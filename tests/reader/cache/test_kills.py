@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import random
@@ -39,8 +40,8 @@ from tests.reader.cache.making import (
 )
 from tests.reader.waiting import until
 
-from streaming_core.errors import StoreError
-from streaming_reader._cache import CacheGroup, SharedArrays
+from streaming_core.errors import AccessDeniedError, StoreError
+from streaming_reader._cache import CacheGroup, ShardCache, SharedArrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -318,6 +319,52 @@ def test_what_cannot_be_written_is_an_error_that_names_the_folder(public: Path) 
             cache.open(1)
         with pytest.raises(StoreError, match="ledger"):
             made.cache(local, group=CacheGroup("1mb")).evict(0)
+
+    assert _as_nobody(work) == 0
+
+
+@pytest.mark.process
+def test_a_limit_that_cannot_be_kept_is_told(public: Path) -> None:
+    """In a folder of another user nothing can be removed."""
+    made = make(public / "remote")
+    local = public / "local"
+    made.cache(local).open(0)
+
+    def work() -> None:
+        told: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("streaming_core.reader").addHandler(handler)
+        made.cache(local, group=CacheGroup("1mb"))
+        assert str(local) in told[0]
+        assert "limit of 1048576 bytes is not kept" in told[0]
+
+    assert _as_nobody(work) == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_shard_that_this_user_cannot_read(public: Path, writable: bool) -> None:
+    """It is fetched again where the folder allows it; else the error says who is denied what."""
+    made = make(public / "remote")
+    local = public / "local"
+    made.cache(local).open(0)
+    path = local / made.table.shard(0).raw.basename
+    path.chmod(0o600)
+    if writable:
+        for folder in (local, local / ".streaming", local / ".streaming/parts"):
+            folder.chmod(0o777)
+
+    def work() -> None:
+        if writable:
+            assert ids(made.cache(local).open(0)) == expected(made, 0)
+        else:
+            with pytest.raises(AccessDeniedError, match=rf"{local}.*EACCES.*local="):
+                made.cache(local).open(0)
+        alone = ShardCache(made.table, None, local)
+        if not writable:
+            with pytest.raises(AccessDeniedError, match=rf"{path.name}.*permissions"):
+                alone.open(0)
 
     assert _as_nobody(work) == 0
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.reader.loader.standin import Boom, descriptors
 
+from streaming_core.errors import SchemaError
 from streaming_reader._transport import Counted, Delivery, Failure, Receiver, Sender, SlotFile
 from streaming_reader._transport._slots import round_capacity
 
@@ -135,6 +136,20 @@ def test_what_arrives_may_be_written_to() -> None:
             kept[name] += 1
             assert kept[name].sum() == len(kept[name])
     receiver.close()
+
+
+def test_values_that_are_nested_too_deeply_are_refused() -> None:
+    """Pickling them would end in an error of Python's stack."""
+    receiver, sender = _ends(1)
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(SchemaError, match="nested more deeply"):
+        sender.send({"x": [deep]}, 1)
+    assert _through(sender, {"x": [1]}).value == {"x": [1]}
+    receiver.close()
+    while isinstance(deep, list):  # Python would free it by recursion
+        deep = deep.pop()
 
 
 def test_arrow_batches_travel_in_slots() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streaming_core._format._mds._encoding import Encoding, came, is_a
+from streaming_core._format._mds._encoding import Encoding, came, is_a, reject_masked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,9 +50,7 @@ def array_header(dtype_code: int | None, shape: tuple[int, ...]) -> bytes:
 
 def as_array(obj: Any) -> NDArray[Any]:  # noqa: ANN401 - any user's value
     """Return `obj` as a little-endian array whose type and shape the format can hold."""
-    if is_a(obj, np.ma.MaskedArray) and np.ma.is_masked(obj):
-        msg = "wanted an array of values, came a masked one; fill it first, as with .filled(0)"
-        raise TypeError(msg)
+    reject_masked(obj)
     if not is_a(obj, np.ndarray):
         if not hasattr(obj, "__array__") or is_a(obj, np.generic):
             msg = f"wanted a numpy array, came {came(obj)}"

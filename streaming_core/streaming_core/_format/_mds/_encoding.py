@@ -5,7 +5,9 @@ from __future__ import annotations
 import reprlib
 from typing import Any, ClassVar, Final
 
-__all__ = ["Encoding", "came", "is_a"]
+import numpy as np
+
+__all__ = ["Encoding", "came", "is_a", "reject_masked"]
 
 _MOST_CHARS: Final = 60  # one line of a terminal, with the rest of the message
 _MOST_BITS: Final = 1000  # a longer number says nothing to a reader, and Python may not print it
@@ -65,6 +67,17 @@ class Encoding:
 def is_a(obj: object, *kinds: type) -> bool:
     """Say whether `obj` is of one of `kinds`; type checkers go on to take it for what it was."""
     return isinstance(obj, kinds)
+
+
+def reject_masked(array: object) -> None:
+    """Raise `TypeError` if elements of an array are masked: their values would be made up."""
+    if isinstance(array, np.ma.MaskedArray) and _has_masked(array):
+        msg = "expected an array of values, got a masked array; fill it first, as with .filled(0)"
+        raise TypeError(msg)
+
+
+def _has_masked(array: Any) -> bool:  # noqa: ANN401 - a masked array of any type
+    return bool(np.ma.is_masked(array))
 
 
 def came(obj: object) -> str:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from streaming_core._format._mds._encoding import Encoding, came
+from streaming_core._format._mds._encoding import Encoding, came, reject_masked
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from streaming_core._store import Buffer
 
 __all__ = ["JSON", "Bytes", "Pickle", "Str"]
@@ -65,13 +67,21 @@ class JSON(Encoding):
     def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
         """Return Python's default JSON text, ASCII-escaped."""
         if isinstance(obj, np.ndarray):
-            obj = obj.tolist()
+            obj = _nested_lists(cast("NDArray[Any]", obj))
         return json.dumps(obj).encode()
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401 - any JSON value
         """Return the parsed value."""
         # Only UTF-8: from bytes, json would guess at other encodings, and let surrogates pass.
         return json.loads(data.decode())
+
+
+def _nested_lists(array: NDArray[Any]) -> Any:  # noqa: ANN401 - lists, or one value
+    reject_masked(array)
+    if array.dtype.kind in "mMV":  # `tolist` drops units and the names of fields
+        msg = f"JSON does not hold arrays of {array.dtype}; convert the array to numbers or text"
+        raise TypeError(msg)
+    return array.tolist()
 
 
 class Pickle(Encoding):

@@ -9,18 +9,22 @@ from typing import Any, ClassVar, Final, TypeGuard
 
 import numpy as np
 
-from streaming_core._format._mds._encoding import Encoding, came, is_a
+from streaming_core._format._mds._encoding import Encoding, came, is_a, reject_masked
 
 __all__ = ["SCALARS", "Int", "Scalar", "StrDecimal", "StrFloat", "StrInt", "is_scalar"]
 
+_FLOAT64: Final = np.dtype("<f8")
 _MOST_FLOAT: Final = 10_000
 """Bytes of a float's text; the longest that an exact float has is a tenth of it."""
 
 
 def _single(obj: Any) -> Any:  # noqa: ANN401 - any user's value
     """Unwrap an array of exactly one element; other values pass."""
+    if not is_a(obj, np.ndarray) or obj.size != 1:
+        return obj
+    reject_masked(obj)
     # Not by item(), whose way through a Python float would change the bits of some NaN.
-    return obj.reshape(())[()] if is_a(obj, np.ndarray) and obj.size == 1 else obj
+    return obj.reshape(())[()]
 
 
 def _whole(obj: Any) -> int:  # noqa: ANN401 - any user's value
@@ -38,16 +42,46 @@ def _whole(obj: Any) -> int:  # noqa: ANN401 - any user's value
 
 def _real(obj: Any) -> Any:  # noqa: ANN401 - any user's value
     """Return `obj` as a number that numpy's float types take."""
+    if type(obj) is float:
+        return obj
     obj = _single(obj)
-    if is_a(obj, float, int, np.floating, np.integer, np.bool_):
+    if is_a(obj, float, int, np.floating, np.integer, np.bool_) and not is_a(obj, np.timedelta64):
         return obj
     if hasattr(obj, "__float__") and not is_a(obj, np.ndarray, np.generic):
         try:
-            return float(obj)
+            value = float(obj)
         except (RuntimeError, TypeError, ValueError):  # such as a tensor of several elements
             pass
+        else:
+            if np.isinf(value) and obj != value:  # a Decimal beyond every float
+                msg = f"expected a number within the range of float64, got {came(obj)}"
+                raise OverflowError(msg)
+            return value
     msg = f"wanted a real number, came {came(obj)}"
     raise TypeError(msg)
+
+
+def _nearest(value: Any, dtype: np.dtype[Any]) -> Any:  # noqa: ANN401 - a number in and out
+    """Return the float of `dtype` that is nearest to a real number, of whole ones the same number.
+
+    Raises `OverflowError` beyond the range of `dtype`, and for a whole number that it cannot hold.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            result = dtype.type(value)
+    except OverflowError:  # an int beyond every float
+        result = dtype.type(np.inf)
+    if np.isinf(result) and not (is_a(value, float, np.floating) and np.isinf(value)):
+        msg = f"wanted {dtype.name} up to {np.finfo(dtype).max}, came {came(value)}"
+        raise OverflowError(msg)
+    if is_a(value, int, np.integer) and int(result) != int(value):
+        msg = (
+            f"expected a number that {dtype.name} holds exactly, got {came(value)}, which would "
+            f"become {int(result)}; convert it with float(…) if that is meant, or declare the "
+            "column as int or str_int"
+        )
+        raise OverflowError(msg)
+    return result
 
 
 class Scalar(Encoding):
@@ -58,24 +92,13 @@ class Scalar(Encoding):
     def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
         """Return the bytes of a number that fits the type without loss of magnitude."""
         if self.dtype.kind == "f":
-            return self._encode_float(_real(obj))
+            return bytes(_nearest(_real(obj), self.dtype).tobytes())
         value = _whole(obj)
         info = np.iinfo(self.dtype)
         if not info.min <= value <= info.max:
             msg = f"wanted {self.dtype.name} in [{info.min}, {info.max}], came {came(value)}"
             raise OverflowError(msg)
         return value.to_bytes(self.dtype.itemsize, "little", signed=self.dtype.kind == "i")
-
-    def _encode_float(self, value: Any) -> bytes:  # noqa: ANN401 - one of numpy's or Python's reals
-        try:
-            with np.errstate(over="ignore"):
-                result = self.dtype.type(value)
-        except OverflowError:  # an int beyond every float
-            result = self.dtype.type(np.inf)
-        if np.isinf(result) and not (is_a(value, float, np.floating) and np.isinf(value)):
-            msg = f"wanted {self.dtype.name} up to {np.finfo(self.dtype).max}, came {came(value)}"
-            raise OverflowError(msg)
-        return bytes(result.tobytes())
 
     def decode(self, data: bytes) -> Any:  # noqa: ANN401 - a numpy scalar of `dtype`
         """Return the numpy scalar."""
@@ -158,7 +181,7 @@ class StrFloat(Encoding):
 
     def encode(self, obj: Any) -> bytes:  # noqa: ANN401 - any user's value
         """Return the text that Python's `str` gives for the float."""
-        return str(float(_real(obj))).encode()
+        return str(float(_nearest(_real(obj), _FLOAT64))).encode()
 
     def decode(self, data: bytes) -> float:
         """Return the Python float."""

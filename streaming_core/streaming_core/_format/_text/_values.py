@@ -73,4 +73,5 @@ def plain_values(sample: Mapping[str, Any], columns: Mapping[str, str]) -> dict[
 
 
 def _is_scalar(value: object) -> bool:
-    return isinstance(value, np.generic)
+    # The plain value of a time is a number in some cases, without its unit.
+    return isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64)

@@ -1,4 +1,4 @@
-"""JSON files: one array of objects, or an object on each line."""
+"""JSON files: one array of objects, an object on each line, or objects on several lines."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ElementScanner", "Json"]
 
+_FIRST_BYTES: Final = 64 << 10
+_UNOPENED: Final = "a brace is closed that was not opened"
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
 _COMMA: Final = ord(",")
@@ -32,22 +34,30 @@ _CASE: Final = 0x20
 
 
 class Json(JsonLines):
-    """JSON files: an array of objects, which are the rows, or JSON lines, as they begin."""
+    """JSON files: an array of objects, which are the rows, or JSON lines, as they begin.
+
+    Where the first line has only a part of an object, each object is a row, on as many lines as it
+    takes; often there is only one.
+    """
 
     name = "json"
     suffixes = named(".json")
 
     def form(self, text: Text) -> Form:
-        """Return the form by the first byte that is not blank."""
-        if text.first_ink() != b"[":
-            return JsonRows(self._schema, self._as_text)
-        text.skip(1)
-        return _Elements(self._schema, self._as_text)
+        """Return the form by the first byte that is not blank, and the rest of its line."""
+        if text.first_ink() == b"[":
+            text.skip(1)
+            return _Elements(self._schema, self._as_text)
+        if _goes_on(_first_line(text, self._limits.max_record_bytes)):
+            return _Objects(self._schema, self._as_text)
+        return JsonRows(self._schema, self._as_text)
 
     def form_of(self, code: str, names: list[str]) -> Form:
         """Return the form that was found."""
         if code == _Elements.code:
             return _Elements(self._schema, self._as_text)
+        if code == _Objects.code:
+            return _Objects(self._schema, self._as_text)
         return super().form_of(code, names)
 
 
@@ -72,6 +82,99 @@ class _Elements(JsonRows):
         return array.tobytes()
 
 
+class _Objects(JsonRows):
+    """JSON objects one after the other, on several lines each."""
+
+    code = "objects"
+
+    def scanner(self) -> Scanner:
+        return ObjectScanner()
+
+
+def _first_line(text: Text, most: int) -> bytes:
+    """Return what is left of a text's line, of a longer one more than `most` bytes."""
+    count = _FIRST_BYTES
+    while True:
+        head = text.peek(count)
+        line, newline, _ = head.partition(b"\n")
+        if newline or len(head) < count or count > most:
+            return line
+        count *= 2
+
+
+def _goes_on(line: bytes) -> bool:
+    """Return whether the first object of a line ends on another one."""
+    if not line.startswith(b"{"):
+        return False
+    _, depth = _Nesting().feed(np.frombuffer(line, np.uint8))
+    return bool((depth > 0).all())
+
+
+class _Nesting:
+    """How deep brackets and braces are nested in a text, those in strings left out."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def feed(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where brackets, braces, and commas are in the next bytes; and the depth there."""
+        quotes = self._quotes(data)
+        cased = data | _CASE
+        marks = np.flatnonzero((cased == ord("{")) | (cased == ord("}")) | (data == _COMMA))
+        inside = np.searchsorted(quotes, marks) + self._in_string
+        marks = marks[inside & 1 == 0]
+        depth = self.depth + np.cumsum(_STEPS[data[marks]])
+        self._in_string = bool(len(quotes) + self._in_string & 1)
+        self.depth = int(depth[-1]) if len(depth) else self.depth
+        return marks, depth
+
+    def _quotes(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return where strings begin and end."""
+        quotes = np.flatnonzero(data == _QUOTE)
+        slashes = np.flatnonzero(data == _BACKSLASH)
+        if not len(slashes) and not self._escaped:
+            return quotes
+        escaped = _escaped_by(slashes, self._escaped)
+        self._escaped = bool(len(escaped)) and int(escaped[-1]) == len(data)
+        if not len(escaped):
+            return quotes
+        nearest = np.minimum(np.searchsorted(escaped, quotes), len(escaped) - 1)
+        real: NDArray[np.int64] = quotes[escaped[nearest] != quotes]
+        return real
+
+
+class ObjectScanner:
+    r"""Objects, on any number of lines; the braces that close them end them.
+
+    Knows strings and nesting, and nothing else of JSON: what an object is, its parser checks.
+
+    Example:
+        >>> scanner = ObjectScanner()
+        >>> scanner.feed(np.frombuffer(b'{"a":\n "}"}\n{} ', np.uint8)).at.tolist()
+        [11, 14]
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._nesting = _Nesting()
+
+    def feed(self, data: NDArray[np.uint8], /) -> Ends:
+        """Take the next bytes."""
+        marks, depth = self._nesting.feed(data)
+        if (depth < 0).any():
+            raise ValueError(_UNOPENED)
+        ends = marks[(depth == 0) & (data[marks] == ord("}"))] + 1
+        rest = int(ends[-1]) if len(ends) else 0
+        self.begun = (self.begun and not len(ends)) or bool(INK[data[rest:]].any())
+        return Ends(ends, np.ones(len(ends), np.bool_))
+
+    def problem(self) -> str:
+        """Return that the last object has no end, if it has none."""
+        return "the file ends within an object" if self._nesting.depth > 0 else ""
+
+
 class ElementScanner:
     """Elements of an array, of which the opening bracket was passed over; commas end them.
 
@@ -86,9 +189,7 @@ class ElementScanner:
 
     def __init__(self) -> None:
         self.begun = False
-        self._in_string = False
-        self._escaped = False
-        self._depth = 0
+        self._nesting = _Nesting()
         self._commas = False
         self._closed = False
 
@@ -97,25 +198,17 @@ class ElementScanner:
         if self._closed:
             _check_nothing(data)
             return Ends(np.empty(0, np.int64), np.empty(0, np.bool_))
-        quotes = self._quotes(data)
-        cased = data | _CASE
-        marks = np.flatnonzero((cased == ord("{")) | (cased == ord("}")) | (data == _COMMA))
-        inside = np.searchsorted(quotes, marks) + self._in_string
-        marks = marks[inside & 1 == 0]
-        depth = self._depth + np.cumsum(_STEPS[data[marks]])
+        marks, depth = self._nesting.feed(data)
         under = np.flatnonzero(depth < 0)
         stop = len(data)
         if len(under):
             stop = int(marks[under[0]])
             if data[stop] != ord("]"):
-                msg = "a brace is closed that was not opened"
-                raise ValueError(msg)
+                raise ValueError(_UNOPENED)
             _check_nothing(data[stop + 1 :])
             marks, depth = marks[: under[0]], depth[: under[0]]
             self._closed = True
         commas = marks[(depth == 0) & (data[marks] == _COMMA)]
-        self._in_string = bool(len(quotes) + self._in_string & 1)
-        self._depth = int(depth[-1]) if len(depth) else self._depth
         return self._ends(data, commas + 1, stop)
 
     def _ends(self, data: NDArray[np.uint8], ends: NDArray[np.int64], stop: int) -> Ends:
@@ -131,20 +224,6 @@ class ElementScanner:
                 raise ValueError(msg)
             self.begun = False
         return Ends(ends, np.ones(len(ends), np.bool_))
-
-    def _quotes(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return where strings begin and end."""
-        quotes = np.flatnonzero(data == _QUOTE)
-        slashes = np.flatnonzero(data == _BACKSLASH)
-        if not len(slashes) and not self._escaped:
-            return quotes
-        escaped = _escaped_by(slashes, self._escaped)
-        self._escaped = bool(len(escaped)) and int(escaped[-1]) == len(data)
-        if not len(escaped):
-            return quotes
-        nearest = np.minimum(np.searchsorted(escaped, quotes), len(escaped) - 1)
-        real: NDArray[np.int64] = quotes[escaped[nearest] != quotes]
-        return real
 
     def problem(self) -> str:
         """Return that the array has no end, if it has none."""

@@ -20,6 +20,7 @@ from streaming_core._virtual._model import (
     SourceReader,
     Unit,
 )
+from streaming_core._virtual._types import plain
 from streaming_core.errors import SourceFormatError
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class Parquet(PackedKind):
             msg = f"{file.key}, row group {unit.number}: {error!s:.300}"
             raise SourceFormatError(msg) from error
         first = max(0, unit.part)
+        _check_values(table, f"{file.key}, row group {unit.number}")
+        table = _as_scanned(table, _schema(meta, file.key)[0])
         return table.slice(first, unit.samples)
 
     def bounds(
@@ -224,6 +227,35 @@ def _schema(footer: bytes, where: str) -> tuple[Any, Mapping[str, int]]:
     """Return a footer's columns, and the chunks of those that are not nested."""
     schema = _metadata(footer, where).schema
     return schema.to_arrow_schema(), plain_leaves(schema)
+
+
+def _check_values(table: Any, where: str) -> None:  # noqa: ANN401 - see above
+    """Raise `SourceFormatError` for values that their type does not have, such as other text."""
+    arrow = require("pyarrow", extra="parquet", purpose="Parquet")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except arrow.ArrowException as error:
+            msg = (
+                f"{where}: column {name!r} has a value that is not {column.type}: {error!s:.300}; "
+                "write the file again, or name the columns that are wanted, without it"
+            )
+            raise SourceFormatError(msg) from error
+
+
+def _as_scanned(table: Any, schema: Any) -> Any:  # noqa: ANN401 - see above
+    """Return a table with the types that the scan found.
+
+    Arrow reads UUIDs as an extension type, and does not say so of footers without its schema.
+    """
+    arrow = require("pyarrow", extra="parquet", purpose="Parquet")
+    kinds = {field.name: field.type for field in schema}
+    for at, field in enumerate(table.schema):
+        kind = kinds[field.name]
+        if not field.type.equals(kind):
+            chunks = [plain(chunk).cast(kind) for chunk in table.column(at).chunks]
+            table = table.set_column(at, field.name, arrow.chunked_array(chunks, kind))
+    return table
 
 
 def _no_parquet(where: str, end: bytes) -> str:

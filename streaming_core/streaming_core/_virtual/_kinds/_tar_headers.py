@@ -26,6 +26,7 @@ _REST_BYTES: Final = 1 << 20
 _MOST_EXTRA: Final = 1 << 20
 """Bytes of a long name or of extended fields; more is taken for damage."""
 _REGULAR: Final = frozenset({b"0", b"\0", b"7"})
+_HARD_LINK: Final = b"1"
 _NO_DATA: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
 """Links, devices, folders and pipes: what their size says is not in the archive."""
 _REFUSED: Final = {
@@ -55,6 +56,8 @@ class Header(NamedTuple):
     name: bytes
     size: int
     kind: bytes
+    link: bytes = b""
+    """Which other member this one is, if it is a link."""
 
 
 class Member(NamedTuple):
@@ -64,10 +67,12 @@ class Member(NamedTuple):
     start: int
     """Where its bytes begin."""
     size: int
+    link: str = ""
+    """The member that has its bytes, if it is a hard link."""
 
 
 def walk(archive: ArchiveBytes, where: str) -> Iterator[Member]:
-    """Yield the regular files, in order; folders, links and devices are passed over.
+    """Yield the regular files and hard links, in order; the others are passed over.
 
     That all of a file is there is known only when the next one is asked for.
 
@@ -108,6 +113,8 @@ def walk(archive: ArchiveBytes, where: str) -> Iterator[Member]:
         stored = _stored(header.kind, size)
         if is_file:
             yield Member(name, start, size)
+        elif header.kind == _HARD_LINK:
+            yield Member(name, start, 0, fields.get("linkpath", _text(header.link)))
         # Not before: a reader that only goes forward would have passed over the bytes.
         if not archive.reaches(start + stored):
             msg = (
@@ -158,7 +165,7 @@ def parse_header(block: bytes) -> Header | str:
     if block[257:263] == b"ustar\0":
         prefix = block[345:500].split(b"\0", 1)[0]
         name = prefix + b"/" + name if prefix else name
-    return Header(name, size, block[156:157])
+    return Header(name, size, block[156:157], block[157:257].split(b"\0", 1)[0])
 
 
 def pax_fields(text: bytes, where: str, at: int) -> dict[str, str]:

@@ -114,11 +114,18 @@ class Grouper:
         """Take the next member; return its column, None if it is no part of a sample.
 
         Raises:
-            SourceFormatError: The sample has that column already; or there are too many.
+            SourceFormatError: The sample has that column already; or there are too many; or the
+                bytes are those of another member.
         """
         parts = split_name(member.name)
         if parts is None:
             return None
+        if member.link:
+            msg = (
+                f"{self._where}: {member.name!r} is a hard link to {member.link!r}, and so has no "
+                "bytes of its own; write the archive with 'tar --hard-dereference'"
+            )
+            raise SourceFormatError(msg)
         key, name = parts
         if key != self._key:
             self._key, self._seen = key, set()

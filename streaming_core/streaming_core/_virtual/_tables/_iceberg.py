@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming_core._extras import require
 from streaming_core._store import public_url
 from streaming_core._virtual._kinds import kind_names
+from streaming_core._virtual._tables._defaults import DEFAULT
 from streaming_core._virtual._tables._iceberg_deletes import Deletes, DeletesOf, deleted_rows
-from streaming_core._virtual._tables._layout import plain_schema
+from streaming_core._virtual._tables._layout import FIELD_ID, plain_schema, rebuilt
 from streaming_core._virtual._tables._places import rooted
 from streaming_core._virtual._tables._plan import PlannedFile, TablePlan, no_files
 from streaming_core._virtual._tables._values import to_text
@@ -93,12 +94,30 @@ def open_iceberg(table: str | Sequence[str], catalog: Mapping[str, Any] | None =
             "'metadata/version-hint.text' is there; for a table of a catalog give its name"
         )
         raise SchemaError(msg) from error
+    except errors.ValidationError as error:
+        msg = f"the metadata of the Iceberg table {public_url(told)} are invalid: {_problem(error)}"
+        raise SchemaError(msg) from error
     except (OSError, errors.RESTError) as error:
         msg = f"the Iceberg table {public_url(told)} cannot be opened: {error!s:.300}"
         raise StoreError(msg) from error
     except (ValueError, TypeError) as error:
         msg = f"the Iceberg table {public_url(told)} cannot be opened: {error!s:.300}"
         raise SchemaError(msg) from error
+
+
+def _problem(error: Exception) -> str:
+    """Return the first problem that pyiceberg found in metadata, and what to do about it."""
+    problems: Any = getattr(error.__cause__, "errors", None)  # pydantic's
+    if problems is None:
+        return f"{error!s:.300}"
+    first = problems(include_url=False, include_input=False)[0]
+    text = f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}".removeprefix(": ")
+    if "manifest-list" not in first["loc"]:
+        return text
+    return (
+        f"{text}. Snapshots of format version 1 that list their manifests in the metadata are not "
+        "read: upgrade the table to format version 2 and expire such snapshots"
+    )
 
 
 def storage_options_of(table: Any) -> dict[str, str]:  # noqa: ANN401 - of an optional dependency
@@ -151,12 +170,9 @@ def plan_iceberg(
     opened = table if hasattr(table, "metadata") else open_iceberg(table, catalog)
     location = opened.location()
     scan = _scan(opened, snapshot_id, ref, as_of, file_filter)
-    snapshot = scan.snapshot()
-    if snapshot is None:
-        msg = f"the Iceberg table {public_url(location)} has no snapshot yet: nothing was written"
-        raise SchemaError(msg)
-    tasks = _tasks(scan, snapshot, location)
-    if file_filter is not None and not tasks:
+    snapshot = scan.snapshot()  # none before anything was written
+    tasks = [] if snapshot is None else _tasks(scan, snapshot, location)
+    if file_filter is not None and snapshot is not None and not tasks:
         raise no_files(public_url(location), file_filter)
     place = rooted([task.file.file_path for task in tasks], location)
     options = storage_options_of(opened) or None if storage_options is None else storage_options
@@ -178,7 +194,7 @@ def plan_iceberg(
     _check_once(files, location)
     return TablePlan(
         root=place.root,
-        snapshot=str(snapshot.snapshot_id),
+        snapshot="" if snapshot is None else str(snapshot.snapshot_id),
         schema=_arrow_schema(projection, location),
         files=tuple(files),
         names=str(opened.metadata.properties.get(_NAMES, "")),
@@ -300,20 +316,49 @@ def _check_once(files: Sequence[PlannedFile], location: str) -> None:
 def _arrow_schema(projection: Any, location: str) -> Any:  # noqa: ANN401 - see above
     convert = _library("pyiceberg.io.pyarrow").schema_to_pyarrow
     try:
-        return plain_schema(convert(projection, include_field_ids=True))
+        schema = plain_schema(convert(projection, include_field_ids=True))
+        return _with_defaults(schema, projection)
     except (ValueError, TypeError, NotImplementedError, AttributeError) as error:
         msg = f"{public_url(location)}: a column of the table has no form here: {error!s:.300}"
         raise SchemaError(msg) from error
+
+
+def _with_defaults(schema: Any, projection: Any) -> Any:  # noqa: ANN401 - see above
+    """Return a table's schema with the first defaults of the fields in structs."""
+    arrow = require("pyarrow", extra="parquet", purpose="Iceberg tables")
+    convert = _library("pyiceberg.io.pyarrow").schema_to_pyarrow
+    fields: Mapping[int, Any] = _library("pyiceberg.schema").index_by_id(projection)
+    top = {field.field_id for field in projection.fields}  # these are constants of files
+    defaults = {
+        str(one).encode(): _text(field.initial_default, convert(field.field_type)) or ""
+        for one, field in fields.items()
+        if one not in top and field.initial_default is not None
+    }
+
+    def told(_: str, field: Any) -> Any:  # noqa: ANN401 - see above
+        metadata: dict[bytes, bytes] = dict(field.metadata or {})
+        default = defaults.get(metadata.get(FIELD_ID, b""))
+        if default is not None:
+            metadata[DEFAULT] = default.encode()
+        return field.with_type(rebuilt(field.type, told)).with_metadata(metadata)
+
+    if not defaults:
+        return schema
+    return arrow.schema([field.with_type(rebuilt(field.type, told)) for field in schema])
+
+
+def _text(value: Any, kind: Any) -> str | None:  # noqa: ANN401 - see above
+    arrow = require("pyarrow", extra="parquet", purpose="Iceberg tables")
+    value = getattr(value, "bytes", value)  # of a UUID
+    return to_text(arrow.scalar(value, getattr(kind, "storage_type", kind)))
 
 
 class _Constants:
     """What rows have in columns that their file lacks: partition values, else first defaults."""
 
     def __init__(self, metadata: Any, projection: Any) -> None:  # noqa: ANN401 - see above
-        arrow = require("pyarrow", extra="parquet", purpose="Iceberg tables")
         convert = _library("pyiceberg.io.pyarrow").schema_to_pyarrow
         identity = _library("pyiceberg.transforms").IdentityTransform
-        self._scalar = arrow.scalar
         self._fields = {field.field_id: field for field in projection.fields}
         self._types = {
             one: convert(field.field_type)
@@ -335,17 +380,12 @@ class _Constants:
         for one, kind in self._types.items():
             default = self._fields[one].initial_default
             if default is not None:
-                found[self._fields[one].name] = self._text(default, kind)
+                found[self._fields[one].name] = _text(default, kind)
         for at, source in self._places.get(file.spec_id, []):
             if source in self._types and file.partition[at] is not None:
                 kind = self._types[source]
-                found[self._fields[source].name] = self._text(file.partition[at], kind)
+                found[self._fields[source].name] = _text(file.partition[at], kind)
         return tuple(sorted(found.items()))
-
-    def _text(self, value: Any, kind: Any) -> str | None:  # noqa: ANN401 - see above
-        storage = getattr(kind, "storage_type", kind)
-        value = getattr(value, "bytes", value)  # of a UUID
-        return to_text(self._scalar(value, storage))
 
 
 def _library(module: str) -> Any:  # noqa: ANN401 - a module of an optional dependency

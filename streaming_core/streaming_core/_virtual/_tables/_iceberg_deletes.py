@@ -73,7 +73,7 @@ def deleted_rows(
     place = rooted([one.location for one in ordered], table)
     store = open_store(place.root, options)
     readers = [
-        SourceReader(store, SourceFile(key, one.size, ""))
+        SourceReader(store, SourceFile(key, one.size, ""), is_of_table=True)
         for one, key in zip(ordered, place.keys, strict=True)
     ]
     numbers = range(len(ordered))

@@ -53,6 +53,7 @@ class TableFiles(Kind):
     name = "table"
     suffixes = ()
     options = ("plan",)
+    is_of_table = True
 
     def __init__(self, plan: bytes) -> None:
         """Read by the plan in `plan`; raises `IndexInvalidError` if it is none."""
@@ -71,7 +72,11 @@ class TableFiles(Kind):
         """Look at a file, and leave out what the table has deleted."""
         at = self._at[reader.file.key]
         planned = self._plan.files[at]
-        found = open_kind(planned.kind).scan(reader)
+        try:
+            found = open_kind(planned.kind).scan(reader)
+        except SourceFormatError:
+            reader.check_size()  # another size explains what is wrong
+            raise
         self._plan.check_rows(at, sum(unit.samples for unit in found.units))
         self._plan.layout(at, found.schema)  # says at once if it cannot be of this table
         spans: list[tuple[int, int, int, int]] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 import msgspec
 
 from streaming_core._extras import require
+from streaming_core._virtual._tables._defaults import fill_defaults
 from streaming_core._virtual._tables._values import from_text
 from streaming_core.errors import IndexInvalidError, Problem, SchemaError, SourceFormatError
 
@@ -127,15 +128,23 @@ class Layout:
         if at < 0 or not table.schema.field(at).type.equals(source.kind) or table.num_rows != rows:
             msg = (
                 f"{self._where}: column {source.name!r} is not what it was when it was indexed: "
-                f"{rows} rows of {source.kind}; index it again"
+                f"expected {rows} rows of {source.kind}, got {_told_of(table, at)}"
             )
             raise SourceFormatError(msg)
         chunks = [_as_renamed(chunk, source) for chunk in table.column(at).chunks]
+        chunks = [fill_defaults(chunk, field.type, self._where) for chunk in chunks]
         try:
             return arrow.chunked_array([_cast(chunk, field.type) for chunk in chunks], field.type)
         except arrow.ArrowException as error:
             msg = f"{self._where}: column {source.name!r} is no {field.type}: {error!s:.300}"
             raise SourceFormatError(msg) from error
+
+
+def _told_of(table: Any, at: int) -> str:  # noqa: ANN401 - see above
+    """Describe a column of a table, for messages."""
+    return (
+        f"{table.num_rows} rows of {table.schema.field(at).type}" if at >= 0 else "no such column"
+    )
 
 
 def plain_schema(schema: Any) -> Any:  # noqa: ANN401 - of an optional dependency

@@ -137,12 +137,15 @@ def test_every_float_comes_back_to_the_bit(name: str, data: st.DataObject) -> No
 
 @pytest.mark.parametrize("name", FLOATS)
 @given(value=st.floats() | st.integers(-(2**1100), 2**1100))
+@example(2**11 + 1)
+@example(2**24 + 1)
+@example(2**53 + 1)
 @example(65519.99)
 @example(65520)
 @example(3.5e38)
 @example(-1e309)
 def test_no_finite_number_becomes_infinite(name: str, value: Any) -> None:
-    """A number is stored as the nearest of the type; one beyond its range is an OverflowError."""
+    """A number is stored as the nearest of the type, and a whole one only if that is the same."""
     try:
         with np.errstate(over="ignore"):
             nearest = np.dtype(name).type(value)
@@ -150,6 +153,8 @@ def test_no_finite_number_becomes_infinite(name: str, value: Any) -> None:
         nearest = np.dtype(name).type(math.inf)
     if np.isinf(nearest) and not (isinstance(value, float) and math.isinf(value)):
         assert refused(name, value, OverflowError).startswith(f"wanted {name} up to ")
+    elif isinstance(value, int) and int(nearest) != value:
+        assert f"{name} holds exactly" in refused(name, value, OverflowError)
     else:
         assert encode(name, value) == nearest.tobytes()
 
