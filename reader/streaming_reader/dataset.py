@@ -213,7 +213,11 @@ class StreamingDataset(Surface):
 
     def _samples(self, feed: Feed, *, own: bool) -> Generator[dict[str, Any]]:
         with feed:
-            yield from map(self.__getitem__, feed.ids()) if own else feed.samples()
+            if not own:
+                yield from feed.samples()
+                return
+            for number in feed.ids():  # `map` would take a StopIteration in there for the end
+                yield self[number]
 
     @property
     def _own_items(self) -> bool:

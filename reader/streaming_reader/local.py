@@ -60,7 +60,8 @@ class LocalDataset:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield all samples in the order they were written."""
-        return map(self.__getitem__, range(len(self)))
+        for number in range(len(self)):  # `map` would take a StopIteration in there for the end
+            yield self[number]
 
     def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - a sample, or nested lists of samples
         """Return a sample, or lists of samples for slices, arrays and lists of numbers."""

@@ -108,6 +108,12 @@ def _add(made: list[Any], step: RowTransform, row: Any) -> None:  # noqa: ANN401
 def _call(step: Callable[[Any], Any], row: Any, role: str = "transform") -> Any:  # noqa: ANN401 - any row
     try:
         return step(row)
+    except StopIteration as error:
+        # Whoever iterates would take it for the end.
+        msg = f"the {role} {_name(step)} raised StopIteration, as next() does on an empty iterator"
+        stopped = RuntimeError(msg)
+        _note(stopped, step, row, role)
+        raise stopped from error
     except Exception as error:
         _note(error, step, row, role)
         raise
