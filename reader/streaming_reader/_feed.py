@@ -210,10 +210,10 @@ class Feed:
                 # Whole batches only, at least one, whether its shards are here or not.
                 count = total if count == total else min(total, max(size, count // size * size))
                 if drop_last and count < size:
-                    return
+                    break
                 for batch in self._decoded(coming.part(0, count), size):
                     if drop_last and len(batch) < size:
-                        return
+                        break
                     self.count("samples", len(batch))
                     self.count("batches", 1)
                     yield batch
