@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streaming_core._arguments import checked
 from streaming_reader._access import checked_ids, select
 from streaming_reader._feed import decode_as, decode_list
 from streaming_reader._setup import open_streams
@@ -47,7 +48,10 @@ class LocalDataset:
     ) -> None:
         """Read the index of `local`, or of its sub-folder `split`."""
         stream = Stream(local=local, split=split).apply_default(StreamDefaults())
-        self._catalogue = open_streams([stream], cache_limit=None, allow_unsafe=allow_unsafe_types)
+        given = checked({"allow_unsafe_types": allow_unsafe_types})
+        self._catalogue = open_streams(
+            [stream], cache_limit=None, allow_unsafe=given["allow_unsafe_types"]
+        )
 
     @property
     def size(self) -> int:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-import numpy as np
-
+from streaming_core._arguments import checked
 from streaming_core._store import LocalStore, open_store
 from streaming_core.errors import SchemaError
 from streaming_reader._options import KeptOptions, KeptUrl
@@ -42,6 +39,11 @@ class StreamDefaults:
     validate_hash: str | None = None
     keep_zip: bool = False
     storage_options: KeptOptions | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in checked({f.name: getattr(self, f.name) for f in fields(self)}).items():
+            is_place = name in {"remote", "local"} and value is not None
+            object.__setattr__(self, name, KeptUrl.of(value) if is_place else value)
 
 
 class Stream:
@@ -107,22 +109,16 @@ class Stream:
         format_options: Mapping[str, Any] | None = None,
         index: str | os.PathLike[str] | None = None,
     ) -> None:
-        proportion = _number(proportion, "proportion")
-        repeat = _number(repeat, "repeat")
-        choose = None if choose is None else _whole(choose, "choose")
-        given = [n for n in (proportion, repeat, choose) if n is not None]
-        if len(given) > 1:
+        weight = checked({"proportion": proportion, "repeat": repeat, "choose": choose})
+        if sum(number is not None for number in weight.values()) > 1:
             msg = (
                 "a stream takes at most one of proportion, repeat and choose, came "
                 f"proportion={proportion}, repeat={repeat}, choose={choose}"
             )
             raise SchemaError(msg)
-        if given and given[0] < 0:
-            msg = f"proportion, repeat and choose must not be negative, came {given[0]}"
-            raise SchemaError(msg)
-        self.proportion = proportion
-        self.repeat = repeat
-        self.choose = choose
+        self.proportion: float | None = weight["proportion"]
+        self.repeat: float | None = weight["repeat"]
+        self.choose: int | None = weight["choose"]
         self._given: dict[str, Any] = {
             "remote": _place(remote, "remote"),
             "local": _place(local, "local"),
@@ -133,30 +129,20 @@ class Stream:
             "keep_zip": keep_zip,
             "storage_options": KeptOptions.of(storage_options),
         }
+        settings = checked({"format": format, "format_options": format_options})
         self._said: dict[str, Any] = {
-            "format": format,
+            "format": settings["format"],
             "columns": columns,
             "filters": filters,
             "nulls": nulls,
-            "options": guarded(format_options),
+            "options": guarded(settings["format_options"]),
             "index": _place(index, "index"),
         }
         self._settings = self._resolve(StreamDefaults())
 
     def _resolve(self, defaults: StreamDefaults) -> StreamDefaults:
         known = {key: value for key, value in self._given.items() if value is not None}
-        settings = replace(defaults, **known)
-        if settings.remote is not None:
-            settings = replace(settings, remote=KeptUrl.of(settings.remote))
-        retry = _whole(settings.download_retry, "download_retry")
-        timeout = _number(settings.download_timeout, "download_timeout")
-        if retry < 0:
-            msg = f"download_retry must be 0 or more, came {retry}"
-            raise SchemaError(msg)
-        if timeout is None or timeout <= 0:
-            msg = f"download_timeout must be more than 0 seconds, came {timeout}"
-            raise SchemaError(msg)
-        return replace(settings, download_retry=retry, download_timeout=timeout)
+        return replace(defaults, **known)
 
     def apply_default(self, defaults: StreamDefaults) -> Self:
         """Take from `defaults` what this stream does not say itself; return the stream."""
@@ -286,41 +272,12 @@ def _absolute(remote: str) -> str:
 
 def _place(value: object, name: str) -> str | None:
     """Return a folder or URL as text, a list of files as the pattern that means them."""
-    text: object = value
     if isinstance(value, list | tuple) and name == "remote":
         from streaming_core._virtual._patterns import names_pattern  # noqa: PLC0415 - rarely needed
 
-        each = [_place(one, "remote, a list,") for one in cast("Sequence[object]", value)]
-        return names_pattern([one or "" for one in each])
-    if isinstance(value, os.PathLike):
-        text = os.fspath(cast("os.PathLike[str]", value))
-    if text is None or isinstance(text, str):
-        return text if text is None else KeptUrl.of(text)
-    msg = f"{name} must be a folder or URL as text, or a path, came {value!r}"
-    raise SchemaError(msg)
-
-
-def _number(value: object, name: str) -> float | None:
-    """Return a finite number as it is; None stays."""
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, float | np.floating | np.integer | Fraction):
-        number = float(cast("float", value))
-        if math.isfinite(number):
-            return number
-    msg = f"{name} must be a finite number, came {value!r}"
-    raise SchemaError(msg)
-
-
-def _whole(value: object, name: str) -> int:
-    """Return a whole number, however it is written."""
-    number = _number(value, name)
-    if number is None or number != int(number):
-        msg = f"{name} must be a whole number, came {value!r}"
-        raise SchemaError(msg)
-    return int(number)
+        return names_pattern([_place(each, name) or "" for each in cast("list[object]", value)])
+    text = checked({name: value})[name]
+    return None if text is None else KeptUrl.of(text)
 
 
 class _Registry(dict[str, type[Stream]]):

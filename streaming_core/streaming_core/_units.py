@@ -9,7 +9,9 @@ from streaming_core.errors import SchemaError
 __all__ = ["format_bytes", "format_count", "parse_bytes", "parse_count"]
 
 _POWERS = {"": 0, "b": 0, "kb": 1, "mb": 2, "gb": 3, "tb": 4, "pb": 5, "eb": 6}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(
+    r"\s*(\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII
+)
 
 
 def parse_bytes(value: int | str) -> int:
