@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from streaming_core._arguments import checked
+from streaming_core._index import require_same_columns
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streaming_core._index import ShardInfo
+    from streaming_reader._batch import BatchFormat
     from streaming_reader._cache import ShardCache
     from streaming_reader._catalogue import Catalogue
     from streaming_reader._epochs import Epochs
@@ -86,6 +88,7 @@ class Surface(_Base):
     _catalogue: Catalogue
     _epochs: Epochs
     _world: World | None
+    _makes_rows: bool
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -267,6 +270,30 @@ class Surface(_Base):
     def stats(self) -> dict[str, int]:
         """Return what all workers of this rank have counted so far: samples, bytes, waits."""
         return self._epochs.shared.totals()
+
+    def _refuse_mixed(self, batch_format: BatchFormat) -> None:
+        """Raise `SchemaError` if batches will have samples of several columns, but cannot.
+
+        Only rows can; and where each batch is of one stream, others may have other columns.
+        """
+        if batch_format == "rows" or self._makes_rows:
+            return
+        catalogue, epochs = self._catalogue, self._epochs
+        purpose = (
+            "only samples of the same columns can form a batch of the format "
+            f"{batch_format!r}. Take batch_format='rows', a transform of rows that makes them "
+            "alike, or batching_method='per_stream' where the streams differ"
+        )
+        used = {
+            f"stream {at} ({stream.url or stream.folder})": table
+            for at, (stream, table) in enumerate(zip(self.streams, catalogue.tables, strict=True))
+            if epochs.weights.choose[at]
+        }
+        if epochs.order.batching_method in {"random", "stratified"}:
+            require_same_columns(used, purpose, encodings=False)
+        else:
+            for name, table in used.items():
+                require_same_columns({name: table}, purpose, encodings=False)
 
     # --- cache ------------------------------------------------------------------------------------
 

@@ -242,6 +242,12 @@ class StreamingDataset(Surface):
         """Whether a subclass has an `__iter__` of its own, which may begin late."""
         return type(self).__iter__ is not StreamingDataset.__iter__
 
+    @property
+    def _makes_rows(self) -> bool:
+        """Whether a subclass or transforms make rows of their own, with whatever columns."""
+        changed = self.transforms is not None and self.transforms.changes_rows
+        return changed or self._own_items or self.iterates_itself
+
     def batches(
         self,
         batch_size: int | None = None,
@@ -286,6 +292,8 @@ class StreamingDataset(Surface):
         if self._own_items or self.iterates_itself:
             rows = batched_rows(self._own_samples(size), size or 1, drop_last=drop_last)
             return ((make.of_rows(some), len(some)) for some in rows)
+        if collate is None:
+            self._refuse_mixed(batch_format)
         feed, _ = self._begin(size)
         return make.batches(feed(0), size or 1, drop_last=drop_last, lent=lent)
 

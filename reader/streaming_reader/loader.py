@@ -129,6 +129,11 @@ class StreamingDataLoader(DataLoader[Any]):
             )
             raise SchemaError(msg)
 
+        if self._is_streaming and batch_size is not None and is_default_collate(self.collate_fn):
+            refuse_mixed = getattr(dataset, "_refuse_mixed", None)
+            if refuse_mixed is not None:
+                refuse_mixed(self.batch_format)
+
     @property
     def num_samples_yielded(self) -> int:
         """Samples that this rank's trainer has received since it began to iterate."""

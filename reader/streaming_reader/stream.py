@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -52,7 +53,7 @@ class Stream:
     Args:
         remote: Where the shards lie: a folder or URL. None reads `local` in place.
         local: Where they are kept. Without it, a folder of their own below the user's cache folder
-            (`STREAMING_CACHE_DIR`, else `XDG_CACHE_HOME` or `~/.cache`, in `streaming-core`), which
+            (`STREAMING_CACHE_DIR`, else `streaming-core` in `XDG_CACHE_HOME` or `~/.cache`), which
             other runs with the same remote use too.
         split: A sub-folder of both, such as `train`.
         proportion: The share of samples that come from here, against those of other streams.
@@ -210,7 +211,7 @@ class Stream:
             return None
         remote = KeptUrl.whole(remote)
         url = KeptUrl.of(f"{remote.rstrip('/')}/{self.split}" if self.split else remote)
-        if "://" not in url and Path(url).resolve() == self.folder.resolve():
+        if "://" not in url and os.path.realpath(url) == os.path.realpath(self.folder):
             return None
         return url
 
@@ -243,15 +244,26 @@ def user_cache(remote: str) -> Path:
 
 
 def cache_home() -> Path:
-    """Return the user's cache; `SchemaError` if nothing tells where it is."""
+    """Return the user's cache; without a home, a folder in the system's one for temporary files.
+
+    Raises `SchemaError` if somebody else has made that.
+    """
     home = os.environ.get(_CACHE_VARIABLE)
     if home is not None:
         return Path(home)
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streaming-core")
-    except RuntimeError as error:
-        msg = f"no folder to keep data in: {error}; say local=, or set {_CACHE_VARIABLE}"
-        raise SchemaError(msg) from error
+    except RuntimeError:  # as in containers: neither HOME nor an entry in the list of users
+        folder = Path(tempfile.gettempdir(), f"streaming-core-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not folder.is_dir():
+            msg = (
+                f"{folder} is not a folder that only this user can read and write, and there is "
+                f"no home folder to keep data in; say local=, or set {_CACHE_VARIABLE}"
+            )
+            raise SchemaError(msg) from None
+        return folder
 
 
 def _is_url(remote: str) -> bool:
@@ -263,10 +275,11 @@ def _absolute(remote: str) -> str:
     """Return the same text for the same place: paths in full, URLs without trailing slashes."""
     scheme = _SCHEME.match(remote)
     if scheme is None:
-        return str(Path(remote).expanduser().resolve())
+        # Unlike those of `Path`, these take links that form a loop, and `~` without a home.
+        return os.path.realpath(os.path.expanduser(remote))  # noqa: PTH111 - see above
     store = open_store(remote) if scheme[1].lower() == "file" else None
     if isinstance(store, LocalStore):
-        return str(store.path.resolve())
+        return os.path.realpath(store.path)
     return remote.rstrip("/")
 
 

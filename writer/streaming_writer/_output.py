@@ -244,8 +244,9 @@ class Output:
     def _refuse_dangerous(store: Store) -> None:
         if not isinstance(store, LocalStore):
             return
-        path = store.path.resolve()
-        if path in {Path(path.anchor), Path.home().resolve(), Path.cwd(), *Path.cwd().parents}:
+        path = Path(os.path.realpath(store.path))
+        home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - there may be none
+        if path in {Path(path.anchor), home, Path.cwd(), *Path.cwd().parents}:
             msg = (
                 f"{path}: exist_ok=True would delete everything in it, and it is the root, your "
                 "home or the folder this program runs in; give a folder of its own"
