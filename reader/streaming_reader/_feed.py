@@ -185,6 +185,7 @@ class Feed:
             self._forerun.release()
         while len(coming := self._take(_FIRST)):
             last = -1
+            self._note_counts()
             for sample, shard in zip(coming.ids.tolist(), coming.shards.tolist(), strict=True):
                 if shard != last and not (self._forerun and self._forerun.is_thin(shard)):
                     began = time.perf_counter_ns()
@@ -259,6 +260,7 @@ class Feed:
 
     def close(self) -> None:
         """Fetch no more."""
+        self._note_counts()
         self._fetcher.close()
         if self._forerun is not None:
             self._forerun.close()
@@ -343,13 +345,17 @@ class Feed:
         made = make(self._source, get, located, copy=copy)
         self.count("wait_shard_ns", waited)
         self.count("decode_ns", time.perf_counter_ns() - began - waited)
+        self._note_counts()
+        return made
+
+    def _note_counts(self) -> None:
+        """Count what caches and ranges have done since."""
         now, read = self._source.counts(), self._source.range_counts()
         if now != self._known or read != self._read:
             news = {**asdict(now - self._known), **asdict(read - self._read)}
             for name, number in news.items():
                 self.count(name, number)
             self._known, self._read = now, read
-        return made
 
     def count(self, name: str, number: int) -> None:
         """Add to one of `COUNTERS`."""

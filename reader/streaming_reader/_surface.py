@@ -13,6 +13,7 @@ from streaming_core._index import require_same_columns
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
+from streaming_reader.stream import is_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -270,6 +271,11 @@ class Surface(_Base):
     def stats(self) -> dict[str, int]:
         """Return what all workers of this rank have counted so far: samples, bytes, waits."""
         return self._epochs.shared.totals()
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether all data lies in folders of this machine."""
+        return not any(is_url(stream.url or "") for stream in self.streams)
 
     def _refuse_mixed(self, batch_format: BatchFormat) -> None:
         """Raise `SchemaError` if batches will have samples of several columns, but cannot.

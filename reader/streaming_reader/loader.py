@@ -178,7 +178,8 @@ class StreamingDataLoader(DataLoader[Any]):
         if isinstance(self._iterator, InWorkers) and self._iterator.is_over:
             self._iterator = None  # persistent workers of which one has died
         stats = getattr(self.dataset, "stats", None) if self._is_streaming else None
-        self._clock = Clock(stats or dict, self.num_workers)
+        is_local = bool(getattr(self.dataset, "_is_local", False))
+        self._clock = Clock(stats or dict, self.num_workers, is_local=is_local)
         iterator = cast("InProcess | InWorkers", super().__iter__())
         iterator.tally.clock = self._clock
         if self._prepared:

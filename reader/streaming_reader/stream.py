@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     from streaming_core._store import StorageOptions
 
-__all__ = ["Stream", "StreamDefaults", "cache_home", "streams_registry", "user_cache"]
+__all__ = [
+    "Stream",
+    "StreamDefaults",
+    "cache_home",
+    "is_url",
+    "streams_registry",
+    "user_cache",
+]
 
 _CACHE_VARIABLE: Final = "STREAMING_CACHE_DIR"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -223,7 +230,7 @@ class Stream:
         """
         options = self._settings.storage_options
         is_own = self._given["storage_options"] is not None
-        return options.get() if options and (is_own or _is_url(self.remote or "")) else None
+        return options.get() if options and (is_own or is_url(self.remote or "")) else None
 
     def __repr__(self) -> str:
         names = [f.name for f in fields(self._settings) if f.name != "storage_options"]
@@ -266,7 +273,8 @@ def cache_home() -> Path:
         return folder
 
 
-def _is_url(remote: str) -> bool:
+def is_url(remote: str) -> bool:
+    """Tell whether a place is not a folder or file of this machine."""
     scheme = _SCHEME.match(remote)
     return scheme is not None and scheme[1].lower() != "file"
 
