@@ -69,8 +69,7 @@ def _disown_all() -> None:
             disown()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+os.register_at_fork(after_in_child=_disown_all)
 
 
 class Writer:

@@ -77,7 +77,6 @@ def _waits_for(path: Path) -> bool:
 
 
 @pytest.mark.kill
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
     """A process that forked while it fetched is killed: its child lives on and blocks nobody."""
     made = make(tmp_path / "remote")
@@ -116,7 +115,6 @@ def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_fork_while_a_lock_is_closed_does_not_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
