@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from streaming_core._arguments import unexpected
 from streaming_core.errors import SchemaError
 from streaming_reader._options import KeptOptions
 
@@ -186,5 +187,4 @@ def _names(columns: object) -> tuple[str, ...] | None:
         names = tuple(cast("Sequence[object]", columns))
         if names and all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
             return cast("tuple[str, ...]", names)
-    msg = f"columns must be a list of different names, at least one, came {columns!r}"
-    raise SchemaError(msg)
+    raise unexpected(columns, "columns", "a list of different names, at least one")

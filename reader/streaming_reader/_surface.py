@@ -89,7 +89,6 @@ class Surface(_Base):
     _catalogue: Catalogue
     _epochs: Epochs
     _world: World | None
-    _makes_rows: bool
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -271,6 +270,11 @@ class Surface(_Base):
     def stats(self) -> dict[str, int]:
         """Return what all workers of this rank have counted so far: samples, bytes, waits."""
         return self._epochs.shared.totals()
+
+    @property
+    def _makes_rows(self) -> bool:
+        """Whether a subclass or transforms make rows of their own, with whatever columns."""
+        raise NotImplementedError
 
     @property
     def _is_local(self) -> bool:

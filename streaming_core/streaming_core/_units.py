@@ -34,15 +34,13 @@ def parse_bytes(value: int | str) -> int:
     return int(float(match[1]) * 1024**power) if "." in match[1] else int(match[1]) * 1024**power
 
 
-def parse_count(value: int | str) -> int:
+def parse_count(value: str) -> int:
     """Return the number that `value` names; suffixes k, m, b and t are powers of 1000, any case.
 
     Example:
-        >>> parse_count("100k"), parse_count("1.5m"), parse_count(7)
+        >>> parse_count("100k"), parse_count("1.5m"), parse_count("7")
         (100000, 1500000, 7)
     """
-    if isinstance(value, int):
-        return int(value)
     match = _SIZE.fullmatch(value)
     power = {"": 0, "k": 1, "m": 2, "b": 3, "t": 4}.get(match[2].lower()) if match else None
     if match is None or power is None or (power == 0 and "." in match[1]):

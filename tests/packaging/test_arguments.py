@@ -199,12 +199,12 @@ def test_whole_numbers_may_have_any_type(data: Path, kind: Callable[[int], Any])
     other = _dataset(data, shuffle=np.True_, **{n: kind(v) for n, v in numbers.items()})
     taken = iter(plain), iter(other)
     assert [next(taken[0]) for _ in range(8)] == [next(taken[1]) for _ in range(8)]
-    state = other.state_dict(num_samples=kind(8))  # type: ignore[arg-type]
+    state = other.state_dict(num_samples=kind(8))
     assert json.dumps(state) == json.dumps(plain.state_dict(num_samples=8))
     resumed = _dataset(data, shuffle=True, **numbers)
     resumed.load_state_dict(json.loads(json.dumps(state)))
     assert list(resumed) == list(taken[0])
-    loader = StreamingDataLoader(plain, kind(4), num_workers=kind(0), timeout=kind(0))  # type: ignore[arg-type]
+    loader = StreamingDataLoader(plain, kind(4), num_workers=kind(0), timeout=kind(0))
     assert len(list(loader)) == 5
 
 

@@ -159,7 +159,7 @@ def test_links_that_form_a_loop_are_reported(ids_folder: Path, tmp_path: Path) -
         {"local": tmp_path / "l.parquet"},
     ):
         with pytest.raises(StreamingError, match=r"ELOOP|ENOTDIR"):
-            StreamingDataset(**given, batch_size=4)  # type: ignore[arg-type]
+            StreamingDataset(**given, batch_size=4)
     for open_it in (LocalDataset, load_index):
         with pytest.raises(StreamingError, match="ELOOP"):
             open_it(loop)
