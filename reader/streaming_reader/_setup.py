@@ -78,7 +78,7 @@ def chosen_streams(
     elif defaults.remote is not None or defaults.local is not None:
         msg = "give either streams, or remote and local of a single one"
         raise SchemaError(msg)
-    given: object = streams
+    given = cast("object", streams)
     listed = cast("Sequence[object]", given) if isinstance(given, Sequence) else [None]
     if not all(isinstance(each, Stream) for each in listed):
         raise unexpected(streams, "streams", "a list of Stream")

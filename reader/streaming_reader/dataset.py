@@ -135,9 +135,10 @@ class StreamingDataset(Surface):
                 "stream_name": stream_name,
             }
         )
-        for name, value, kind in (("world", world, World), ("transforms", transforms, Transforms)):
+        objects: dict[type, Any] = {World: world, Transforms: transforms}
+        for kind, value in objects.items():
             if value is not None and not isinstance(value, kind):
-                raise unexpected(value, name, f"a {kind.__name__}")
+                raise unexpected(value, kind.__name__.lower(), f"a {kind.__name__}")
         defaults = StreamDefaults(
             remote=cast("str | None", remote),
             local=cast("str | None", local),

@@ -50,8 +50,9 @@ class StreamDefaults:
 
     def __post_init__(self) -> None:
         for name, value in checked({f.name: getattr(self, f.name) for f in fields(self)}).items():
-            is_place = name in {"remote", "local"} and value is not None
-            object.__setattr__(self, name, KeptUrl.of(value) if is_place else value)
+            if value is not None and name in {"remote", "local"}:
+                value = KeptUrl.of(value)  # noqa: PLW2901 - the same one
+            object.__setattr__(self, name, value)
 
 
 class Stream:

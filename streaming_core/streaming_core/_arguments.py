@@ -241,8 +241,8 @@ def _to_number(value: Any) -> float:  # noqa: ANN401 - checked here
 
 
 def _to_switch(value: Any) -> bool:  # noqa: ANN401 - checked here
-    if isinstance(value, bool | np.bool_ | int) and value in (0, 1):
-        return bool(value)
+    if isinstance(value, int | np.bool_) and cast("Any", value) in (0, 1):
+        return bool(cast("Any", value))
     raise TypeError
 
 
@@ -271,8 +271,10 @@ def _to_bytes(value: Any) -> int:  # noqa: ANN401 - checked here
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - checked here
-    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return value
+    if isinstance(value, Mapping):
+        given = cast("Mapping[object, Any]", value)
+        if all(isinstance(name, str) for name in given):
+            return cast("Mapping[str, Any]", given)
     raise TypeError
 
 

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
 from streaming_core._arguments import unexpected
 from streaming_core._index import dump_index
@@ -96,7 +96,7 @@ class Writer:
         self._options = options
         self._lock = threading.RLock()
         if columns is not None:
-            if not isinstance(columns, Mapping):
+            if not isinstance(cast("object", columns), Mapping):
                 raise unexpected(columns, "columns", "a mapping of names to encodings")
             make_kind(columns, options)  # refuse bad columns before anything is deleted or locked
         stores = resolve_targets(

@@ -49,7 +49,7 @@ def pack(length: int, columns: Sequence[str] = ("input_ids",), *, cut: bool = Fa
         ([[1, 2, 3, 4], [5, 6, 0, 0]], [[1, 1, 1, 2], [1, 1, 0, 0]])
     """
     given = checked({"length": length, "cut": cut})
-    listed = columns if isinstance(columns, list | tuple) else ()
+    listed = cast("Sequence[object]", columns) if isinstance(columns, list | tuple) else ()
     if not listed or not all(isinstance(name, str) for name in listed):
         raise unexpected(columns, "columns", "a list of names of columns, at least one")
     return _Pack(columns=tuple(columns), **given)
