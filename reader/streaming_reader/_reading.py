@@ -183,8 +183,9 @@ def _formats() -> list[str]:
 def _names(columns: object) -> tuple[str, ...] | None:
     if columns is None:
         return None
+    given: object = columns
     is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
     names = tuple(cast("Sequence[object]", columns)) if is_list else ()
     if names and all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
         return cast("tuple[str, ...]", names)
-    raise unexpected(columns, "columns", "a list of different names, at least one")
+    raise unexpected(given, "columns", "a list of different names, at least one")
