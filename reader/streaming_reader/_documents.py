@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import re
-import sys
 from contextlib import suppress
 from enum import Enum
 from types import MappingProxyType
@@ -338,8 +337,6 @@ def _sound_sums(sums: bytes) -> Mapping[str, str]:
 
 
 def _is_alive(process: int) -> bool:
-    if sys.platform == "win32":  # where asking would end it
-        return True
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

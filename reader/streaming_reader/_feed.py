@@ -188,6 +188,7 @@ class Feed:
             self._forerun.release()
         while len(coming := self._take(_FIRST)):
             last = -1
+            self._note_counts()
             for sample, shard in zip(coming.ids.tolist(), coming.shards.tolist(), strict=True):
                 if shard != last and not (self._forerun and self._forerun.is_thin(shard)):
                     began = time.perf_counter_ns()
@@ -213,10 +214,10 @@ class Feed:
                 # Whole batches only, at least one, whether its shards are here or not.
                 count = total if count == total else min(total, max(size, count // size * size))
                 if drop_last and count < size:
-                    return
+                    break
                 for batch in self._decoded(coming.part(0, count), size):
                     if drop_last and len(batch) < size:
-                        return
+                        break
                     self.count("samples", len(batch))
                     self.count("batches", 1)
                     yield batch
@@ -265,6 +266,7 @@ class Feed:
         if self._is_closed:
             return
         self._is_closed = True
+        self._note_counts()
         self._fetcher.close()
         if self._forerun is not None:
             self._forerun.close()
@@ -349,13 +351,17 @@ class Feed:
         made = make(self._source, get, located, copy=copy)
         self.count("wait_shard_ns", waited)
         self.count("decode_ns", time.perf_counter_ns() - began - waited)
+        self._note_counts()
+        return made
+
+    def _note_counts(self) -> None:
+        """Count what caches and ranges have done since."""
         now, read = self._source.counts(), self._source.range_counts()
         if now != self._known or read != self._read:
             news = {**asdict(now - self._known), **asdict(read - self._read)}
             for name, number in news.items():
                 self.count(name, number)
             self._known, self._read = now, read
-        return made
 
     def count(self, name: str, number: int) -> None:
         """Add to one of `COUNTERS`."""

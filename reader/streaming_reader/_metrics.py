@@ -26,6 +26,10 @@ _HINTS: Final = {
         "larger predownload, keep the cache (local=, cache_limit=) on a fast disk for later "
         "epochs, or train nearer to the data."
     ),
+    "disk": (
+        "Most of it was reading local files and writing what is made of them: choose fewer "
+        "columns or a larger predownload, and keep data and cache (local=) on a fast disk."
+    ),
     "busy": (
         "Most of it was the store asking for fewer requests: use fewer ranks or workers at once, "
         "index the data (streaming-core index), or spread it over more prefixes."
@@ -80,6 +84,7 @@ class Clock:
         "before",
         "began",
         "first_ns",
+        "is_local",
         "last",
         "ready",
         "samples",
@@ -87,9 +92,17 @@ class Clock:
         "workers",
     )
 
-    def __init__(self, stats: Callable[[], Mapping[str, int]] = dict, workers: int = 0) -> None:
+    def __init__(
+        self,
+        stats: Callable[[], Mapping[str, int]] = dict,
+        workers: int = 0,
+        *,
+        is_local: bool = False,
+    ) -> None:
         """Begin now; `stats` tells what all `workers` together have counted since ever."""
         self._stats = stats
+        self.is_local = is_local
+        """Whether all data lies in folders of this machine."""
         self.workers = max(1, workers)
         """Processes that make batches."""
         self.before = dict(stats())
@@ -171,7 +184,7 @@ def metrics_of(clock: Clock) -> dict[str, Any]:
     )
     opened = counts.get("shards_opened", 0)
     fetched = counts.get("shards_fetched", 0)
-    bound = diagnosed(clock.batches, clock.workers, figures)
+    bound = diagnosed(clock.batches, clock.workers, figures, is_local=clock.is_local)
     share = figures.wait / figures.steady if figures.steady else 0.0
     return {
         "samples": clock.samples,
@@ -215,12 +228,13 @@ def log_end(clock: Clock) -> None:
     _log.info("%d samples in %.1f s (%.0f a second). %s", *told, extra={"metrics": found})
 
 
-def diagnosed(batches: int, workers: int, figures: Figures) -> str:
+def diagnosed(batches: int, workers: int, figures: Figures, *, is_local: bool = False) -> str:
     """Return what holds loading up: a key of the hints.
 
     1. Too few batches: nothing can be said. 2. The trainer hardly waits: it is the trainer. 3. Else
     it is what the workers spend most time on, or what they do that nobody counts; where they wait
-    for shards, what the threads that bring these do.
+    for shards, what the threads that bring these do; what of that is neither decoding nor waiting
+    for the store's permission is bytes on their way, over a disk if all data `is_local`.
 
     Example:
         >>> diagnosed(100, 1, Figures(10, 0.1, 0, 0, 1, 0, 0, 0, 0, 0))
@@ -247,6 +261,6 @@ def diagnosed(batches: int, workers: int, figures: Figures) -> str:
     bringing = {
         "source": figures.make,
         "busy": figures.pace,
-        "network": figures.fill - figures.make - figures.pace,
+        "disk" if is_local else "network": figures.fill - figures.make - figures.pace,
     }
     return max(bringing, key=bringing.__getitem__)

@@ -98,7 +98,10 @@ def open_index(
 
 
 def _is_folder(remote: Store, folder: LocalStore) -> bool:
-    return isinstance(remote, LocalStore) and remote.path.resolve() == folder.path.resolve()
+    # Unlike `Path.resolve`, this takes links that form a loop: opening the index tells of them.
+    return isinstance(remote, LocalStore) and os.path.realpath(remote.path) == os.path.realpath(
+        folder.path
+    )
 
 
 class _Opening:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from streaming_core._arguments import unexpected
 from streaming_core._store import public_url
-from streaming_core.errors import AccessDeniedError, SchemaError
+from streaming_core.errors import AccessDeniedError
 
 if TYPE_CHECKING:
     from streaming_core._store import StorageOptions
@@ -43,11 +44,8 @@ class KeptOptions:
         """Keep them; `SchemaError` if they are none."""
         came: object = given
         if not isinstance(came, Mapping) and not callable(came):
-            msg = (
-                "storage_options must be a mapping of names to values, or a function that returns "
-                f"one; came {type(came).__name__}"
-            )
-            raise SchemaError(msg)
+            wanted = "a mapping of names to values, or a function that returns one"
+            raise unexpected(type(came), "storage_options", wanted)  # maybe a secret
         self._given: StorageOptions | None = given
         self._names = ["function"] if callable(given) else sorted(given)
 

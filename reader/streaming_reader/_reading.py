@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from streaming_core._arguments import unexpected
 from streaming_core.errors import SchemaError
 from streaming_reader._options import KeptOptions
 
@@ -182,9 +183,9 @@ def _formats() -> list[str]:
 def _names(columns: object) -> tuple[str, ...] | None:
     if columns is None:
         return None
-    if isinstance(columns, Sequence) and not isinstance(columns, str):
-        names = tuple(cast("Sequence[object]", columns))
-        if names and all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
-            return cast("tuple[str, ...]", names)
-    msg = f"columns must be a list of different names, at least one, came {columns!r}"
-    raise SchemaError(msg)
+    given: object = columns
+    is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
+    names = tuple(cast("Sequence[object]", columns)) if is_list else ()
+    if names and all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
+        return cast("tuple[str, ...]", names)
+    raise unexpected(given, "columns", "a list of different names, at least one")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core._store import Store, is_final
 from streaming_core.errors import SchemaError, StoreError, StreamsError
 from streaming_reader._cache import (
@@ -18,10 +21,10 @@ from streaming_reader._catalogue import Catalogue
 from streaming_reader._opening import open_index
 from streaming_reader._order import ArrayMaker, Weight, Weights, in_memory, resolve_weights
 from streaming_reader._ranged import Origin
-from streaming_reader.stream import streams_registry, user_cache
+from streaming_reader.stream import Stream, streams_registry, user_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
     import numpy as np
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from streaming_core._index import ShardTable
     from streaming_reader._cache import Maker
-    from streaming_reader.stream import Stream, StreamDefaults
+    from streaming_reader.stream import StreamDefaults
 
 __all__ = ["OrderArrays", "chosen_streams", "open_streams", "order_arrays", "settle_weights"]
 
@@ -58,18 +61,32 @@ def chosen_streams(
 ) -> list[Stream]:
     """Return the streams with their defaults, or the one of that `kind` that these describe.
 
+    Streams that were given are copied, so that another data set may use them as they are.
+
     Raises `SchemaError` if both are given, or neither.
     """
     if streams is None:
-        streams = [streams_registry.find(kind)(**(config or {}))]
+        config = checked({"stream_config": config})["stream_config"]
+        made = streams_registry.find(kind)
+        try:
+            streams = [made(**(config or {}))]
+        except TypeError as error:
+            if isinstance(error, SchemaError):
+                raise
+            msg = f"stream_config: the stream {kind!r} cannot be made of it: {error}"
+            raise SchemaError(msg) from error
     elif defaults.remote is not None or defaults.local is not None:
         msg = "give either streams, or remote and local of a single one"
         raise SchemaError(msg)
-    return [stream.apply_default(defaults) for stream in streams]
+    given = cast("object", streams)
+    listed = cast("Sequence[object]", given) if isinstance(given, Sequence) else [None]
+    if not all(isinstance(each, Stream) for each in listed):
+        raise unexpected(streams, "streams", "a list of Stream")
+    return [copy(stream).apply_default(defaults) for stream in streams]
 
 
 def open_streams(
-    streams: Sequence[Stream], *, cache_limit: int | str | None, allow_unsafe: bool
+    streams: Sequence[Stream], *, cache_limit: int | None, allow_unsafe: bool
 ) -> Catalogue:
     """Read all indexes, several at a time, and get the caches ready; nothing else is fetched."""
     if not streams:

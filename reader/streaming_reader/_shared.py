@@ -242,7 +242,7 @@ class SharedBlock:
     def __getstate__(self) -> dict[str, Any]:
         """Send the block itself to a process that is being spawned; elsewhere its contents."""
         context: Any = sys.modules.get("multiprocessing.context")  # loaded by whoever spawns
-        if sys.platform != "win32" and context and context.get_spawning_popen() is not None:
+        if context and context.get_spawning_popen() is not None:
             from multiprocessing.reduction import DupFd  # noqa: PLC0415 - of use only here
 
             return {"handle": DupFd(self._share())}

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from streaming_core.errors import SchemaError, StreamingError
+from streaming_core._arguments import checked
+from streaming_core._index import require_same_columns
+from streaming_core._world import World, detect_world, torch_worker
+from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
 from streaming_reader._threads import start_thread
+from streaming_reader.stream import is_url
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from streaming_core._index import ShardInfo
+    from streaming_reader._batch import BatchFormat
     from streaming_reader._cache import ShardCache
     from streaming_reader._catalogue import Catalogue
     from streaming_reader._epochs import Epochs
@@ -84,6 +89,7 @@ class Surface(_Base):
     streams: list[Stream]
     _catalogue: Catalogue
     _epochs: Epochs
+    _world: World | None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -188,7 +194,7 @@ class Surface(_Base):
 
     @next_epoch.setter
     def next_epoch(self, epoch: int) -> None:
-        self._epochs.shared.jump(epoch)
+        self._epochs.shared.jump(checked({"epoch": epoch})["epoch"])
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration begin `epoch`, in workers that go on as well.
@@ -199,9 +205,7 @@ class Surface(_Base):
         does not undo it. Set `next_epoch` to go back even then.
         """
         shared = self._epochs.shared
-        if epoch < 0:
-            msg = f"an epoch is a number from 0 on, came {epoch}"
-            raise SchemaError(msg)
+        epoch = checked({"epoch": epoch})["epoch"]
         coming = shared.next_epoch
         is_other = epoch > coming or (epoch < coming and not shared.is_resumed)
         if is_other or not shared.is_placed:
@@ -217,7 +221,90 @@ class Surface(_Base):
         catalogue = self._catalogue
         sizes = [table.samples for table in catalogue.tables]
         epochs = self._epochs
+        epoch = checked({"epoch": epoch})["epoch"]
         return resample_streams(sizes, epochs.weights, epochs.order, epoch, stream_id)
+
+    @property
+    def world(self) -> World:
+        """Who this process is: as given, or as its launcher says now."""
+        world = self._world or detect_world()
+        worker = torch_worker()
+        return world.for_worker(worker.worker, worker.workers) if worker else world
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def state_dict(
+        self,
+        num_samples: int | None = None,
+        from_beginning: bool = True,  # noqa: FBT001, FBT002 - the reference's signature
+        *,
+        finished: bool = False,
+    ) -> dict[str, Any]:
+        """Return a JSON-able checkpoint of the epoch that was begun last.
+
+        Args:
+            num_samples: Samples of all ranks that training has had; None if none since the epoch
+                was begun or resumed.
+            from_beginning: Whether they count from the epoch's beginning, not where it was resumed.
+            finished: Whether the epoch is over, though samples may have been left out at its end.
+        """
+        given = {
+            "num_samples": num_samples,
+            "from_beginning": from_beginning,
+            "finished": finished,
+        }
+        return self._epochs.state(self.world, **checked(given))
+
+    def load_state_dict(self, obj: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where `obj`, a checkpoint of this data, was taken.
+
+        It counts whatever was iterated or loaded before. A checkpoint at the end of an epoch goes
+        on with the next one.
+
+        Raises:
+            CheckpointError: It belongs to other data or settings; says what differs.
+        """
+        self._epochs.load(self.world, obj)
+
+    # --- counters ---------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, int]:
+        """Return what all workers of this rank have counted so far: samples, bytes, waits."""
+        return self._epochs.shared.totals()
+
+    @property
+    def _makes_rows(self) -> bool:
+        """Whether a subclass or transforms make rows of their own, with whatever columns."""
+        raise NotImplementedError
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether all data lies in folders of this machine."""
+        return not any(is_url(stream.url or "") for stream in self.streams)
+
+    def _refuse_mixed(self, batch_format: BatchFormat) -> None:
+        """Raise `SchemaError` if batches will have samples of several columns, but cannot.
+
+        Only rows can; and where each batch is of one stream, others may have other columns.
+        """
+        if batch_format == "rows" or self._makes_rows:
+            return
+        catalogue, epochs = self._catalogue, self._epochs
+        purpose = (
+            "only samples of the same columns can form a batch of the format "
+            f"{batch_format!r}. Take batch_format='rows', a transform of rows that makes them "
+            "alike, or batching_method='per_stream' where the streams differ"
+        )
+        used = {
+            f"stream {at} ({stream.url or stream.folder})": table
+            for at, (stream, table) in enumerate(zip(self.streams, catalogue.tables, strict=True))
+            if epochs.weights.choose[at]
+        }
+        if epochs.order.batching_method in {"random", "stratified"}:
+            require_same_columns(used, purpose, encodings=False)
+        else:
+            for name, table in used.items():
+                require_same_columns({name: table}, purpose, encodings=False)
 
     # --- cache ------------------------------------------------------------------------------------
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from streaming_core._units import parse_count
-from streaming_core._world import World, detect_world, torch_worker
+from streaming_core._arguments import checked, unexpected
+from streaming_core._world import World, detect_world
 from streaming_core.errors import SchemaError
 from streaming_reader._access import checked_ids, sample_at, select
 from streaming_reader._batch import batched_rows
@@ -15,7 +15,7 @@ from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode_as, decode_list
 from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
-from streaming_reader._pipeline import Assembly, begin_samples
+from streaming_reader._pipeline import Assembly, Transforms, begin_samples
 from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
 from streaming_reader.stream import StreamDefaults
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streaming_core._store import StorageOptions
     from streaming_reader._batch import BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
-    from streaming_reader._pipeline import Transforms
     from streaming_reader.stream import Stream
 
 __all__ = ["StreamingDataset"]
@@ -126,9 +125,23 @@ class StreamingDataset(Surface):
         transforms: Transforms | None = None,
     ) -> None:
         """Read the indexes; blocks for that alone, and waits for no other process."""
+        given = checked(
+            {
+                "epoch_size": epoch_size,
+                "predownload": predownload,
+                "cache_limit": cache_limit,
+                "allow_unsafe_types": allow_unsafe_types,
+                "replication": replication,
+                "stream_name": stream_name,
+            }
+        )
+        objects: dict[type, Any] = {World: world, Transforms: transforms}
+        for kind, value in objects.items():
+            if value is not None and not isinstance(value, kind):
+                raise unexpected(value, kind.__name__.lower(), f"a {kind.__name__}")
         defaults = StreamDefaults(
-            remote=None if remote is None else str(remote),
-            local=None if local is None else str(local),
+            remote=cast("str | None", remote),
+            local=cast("str | None", local),
             split=split,
             download_retry=download_retry,
             download_timeout=download_timeout,
@@ -150,33 +163,30 @@ class StreamingDataset(Surface):
         )
         self.transforms = transforms
         """What becomes of rows and batches on their way."""
-        self.predownload = predownload
+        self.predownload: int | None = given["predownload"]
         """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
+        replication = given["replication"]
         self.world.replicated(replication)  # says at once if that cannot be
-        self.streams = chosen_streams(streams, defaults, stream_name, stream_config)
+        self.streams = chosen_streams(streams, defaults, given["stream_name"], stream_config)
         """The streams, with the weights that came out."""
         self._catalogue = open_streams(
-            self.streams, cache_limit=cache_limit, allow_unsafe=allow_unsafe_types
+            self.streams,
+            cache_limit=given["cache_limit"],
+            allow_unsafe=given["allow_unsafe_types"],
         )
         weights = settle_weights(
             self.streams,
             self._catalogue,
-            epoch_size=None if epoch_size is None else parse_count(epoch_size),
-            seed=shuffle_seed,
+            epoch_size=given["epoch_size"],
+            seed=order.shuffle_seed,
         )
         arrays = order_arrays(self.streams)
-        self._epochs = Epochs(self._catalogue, weights, order, arrays, replication, batch_size)
+        size = None if batch_size is None else order.batch_size
+        self._epochs = Epochs(self._catalogue, weights, order, arrays, replication, size)
         self._divider: Divider | None = None  # as a worker is told that cannot find out
 
     # --- who and how much -------------------------------------------------------------------------
-
-    @property
-    def world(self) -> World:
-        """Who this process is: as given, or as its launcher says now."""
-        world = self._world or detect_world()
-        worker = torch_worker()
-        return world.for_worker(worker.worker, worker.workers) if worker else world
 
     def __len__(self) -> int:
         """Return how many samples an epoch has for each rank, some of which may come twice."""
@@ -213,7 +223,11 @@ class StreamingDataset(Surface):
 
     def _samples(self, feed: Feed, *, own: bool) -> Generator[dict[str, Any]]:
         with feed:
-            yield from map(self.__getitem__, feed.ids()) if own else feed.samples()
+            if not own:
+                yield from feed.samples()
+                return
+            for number in feed.ids():  # `map` would take a StopIteration in there for the end
+                yield self[number]
 
     @property
     def _own_items(self) -> bool:
@@ -228,6 +242,12 @@ class StreamingDataset(Surface):
     def iterates_itself(self) -> bool:
         """Whether a subclass has an `__iter__` of its own, which may begin late."""
         return type(self).__iter__ is not StreamingDataset.__iter__
+
+    @property
+    def _makes_rows(self) -> bool:
+        """Whether a subclass or transforms make rows of their own, with whatever columns."""
+        changed = self.transforms is not None and self.transforms.changes_rows
+        return changed or self._own_items or self.iterates_itself
 
     def batches(
         self,
@@ -266,11 +286,15 @@ class StreamingDataset(Surface):
         With `lent`, large bytes may come as views that are valid until the next batch. With
         `collate`, that makes the batch from a list of rows.
         """
+        given = checked({"batch_size": batch_size, "drop_last": drop_last})
+        drop_last = given["drop_last"]
         make = Assembly(batch_format, ragged, collate, self.transforms)
-        size = batch_size or self.batch_size
+        size = given["batch_size"] or self.batch_size
         if self._own_items or self.iterates_itself:
             rows = batched_rows(self._own_samples(size), size or 1, drop_last=drop_last)
             return ((make.of_rows(some), len(some)) for some in rows)
+        if collate is None:
+            self._refuse_mixed(batch_format)
         feed, _ = self._begin(size)
         return make.batches(feed(0), size or 1, drop_last=drop_last, lent=lent)
 
@@ -355,41 +379,3 @@ class StreamingDataset(Surface):
         if self._own_items:
             return [self[number] for number in ids.tolist()]
         return decode_list(self._catalogue, ids)
-
-    # --- state ------------------------------------------------------------------------------------
-
-    def state_dict(
-        self,
-        num_samples: int | None = None,
-        from_beginning: bool = True,  # noqa: FBT001, FBT002 - the reference's signature
-        *,
-        finished: bool = False,
-    ) -> dict[str, Any]:
-        """Return a JSON-able checkpoint of the epoch that was begun last.
-
-        Args:
-            num_samples: Samples of all ranks that training has had; None if none since the epoch
-                was begun or resumed.
-            from_beginning: Whether they count from the epoch's beginning, not where it was resumed.
-            finished: Whether the epoch is over, though samples may have been left out at its end.
-        """
-        return self._epochs.state(
-            self.world, num_samples, from_beginning=from_beginning, finished=finished
-        )
-
-    def load_state_dict(self, obj: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where `obj`, a checkpoint of this data, was taken.
-
-        It counts whatever was iterated or loaded before. A checkpoint at the end of an epoch goes
-        on with the next one.
-
-        Raises:
-            CheckpointError: It belongs to other data or settings; says what differs.
-        """
-        self._epochs.load(self.world, obj)
-
-    # --- counters ---------------------------------------------------------------------------------
-
-    def stats(self) -> dict[str, int]:
-        """Return what all workers of this rank have counted so far: samples, bytes, waits."""
-        return self._epochs.shared.totals()

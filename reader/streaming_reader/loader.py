@@ -14,6 +14,7 @@ require("torch", extra="torch", purpose="StreamingDataLoader")
 
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402 - see above
 
+from streaming_core._arguments import checked  # noqa: E402 - see above
 from streaming_core.errors import CheckpointError, SchemaError  # noqa: E402 - see above
 from streaming_reader._accelerate import placed  # noqa: E402 - see above
 from streaming_reader._metrics import Clock, metrics_of  # noqa: E402 - see above
@@ -98,16 +99,22 @@ class StreamingDataLoader(DataLoader[Any]):
             ragged: How values of different length are given, as in `dataset.batches`.
             **options: As torch's DataLoader takes them.
         """
-        self.batch_format: BatchFormat = batch_format
-        self.ragged = ragged
+        given = checked(
+            {
+                "batch_size": batch_size,
+                "shuffle": False if shuffle is None else shuffle,
+                "batch_format": batch_format,
+                "ragged": ragged,
+                **options,
+            }
+        )
+        self.batch_format: BatchFormat = given.pop("batch_format")
+        self.ragged: str = given.pop("ragged")
         self._tally = Tally()
         self._clock = Clock()
         self._prepared = False
-        collate: object = options.get("collate_fn")
-        if collate is not None and not callable(collate):
-            msg = f"collate_fn must be a function of a list of samples, came {collate!r:.80}"
-            raise SchemaError(msg)
-        super().__init__(dataset, batch_size, shuffle, **options)
+        super().__init__(dataset, **given)
+        batch_size = self.batch_size
         wanted = getattr(dataset, "batch_size", None)
         if self._is_streaming and batch_size is not None and wanted not in {None, batch_size}:
             msg = (
@@ -121,6 +128,11 @@ class StreamingDataLoader(DataLoader[Any]):
                 "cannot tell how many of these a row came from; give both the same batch_size"
             )
             raise SchemaError(msg)
+
+        if self._is_streaming and batch_size is not None and is_default_collate(self.collate_fn):
+            refuse_mixed = getattr(dataset, "_refuse_mixed", None)
+            if refuse_mixed is not None:
+                refuse_mixed(self.batch_format)
 
     @property
     def num_samples_yielded(self) -> int:
@@ -166,7 +178,8 @@ class StreamingDataLoader(DataLoader[Any]):
         if isinstance(self._iterator, InWorkers) and self._iterator.is_over:
             self._iterator = None  # persistent workers of which one has died
         stats = getattr(self.dataset, "stats", None) if self._is_streaming else None
-        self._clock = Clock(stats or dict, self.num_workers)
+        is_local = bool(getattr(self.dataset, "_is_local", False))
+        self._clock = Clock(stats or dict, self.num_workers, is_local=is_local)
         iterator = cast("InProcess | InWorkers", super().__iter__())
         iterator.tally.clock = self._clock
         if self._prepared:

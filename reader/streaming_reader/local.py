@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streaming_core._arguments import checked
 from streaming_reader._access import checked_ids, select
 from streaming_reader._feed import decode_as, decode_list
 from streaming_reader._setup import open_streams
@@ -47,7 +48,10 @@ class LocalDataset:
     ) -> None:
         """Read the index of `local`, or of its sub-folder `split`."""
         stream = Stream(local=local, split=split).apply_default(StreamDefaults())
-        self._catalogue = open_streams([stream], cache_limit=None, allow_unsafe=allow_unsafe_types)
+        given = checked({"allow_unsafe_types": allow_unsafe_types})
+        self._catalogue = open_streams(
+            [stream], cache_limit=None, allow_unsafe=given["allow_unsafe_types"]
+        )
 
     @property
     def size(self) -> int:
@@ -60,7 +64,8 @@ class LocalDataset:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield all samples in the order they were written."""
-        return map(self.__getitem__, range(len(self)))
+        for number in range(len(self)):  # `map` would take a StopIteration in there for the end
+            yield self[number]
 
     def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - a sample, or nested lists of samples
         """Return a sample, or lists of samples for slices, arrays and lists of numbers."""

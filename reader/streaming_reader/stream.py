@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
+import tempfile
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-import numpy as np
-
+from streaming_core._arguments import checked
 from streaming_core._store import LocalStore, open_store
 from streaming_core.errors import SchemaError
 from streaming_reader._options import KeptOptions, KeptUrl
@@ -23,7 +21,14 @@ if TYPE_CHECKING:
 
     from streaming_core._store import StorageOptions
 
-__all__ = ["Stream", "StreamDefaults", "cache_home", "streams_registry", "user_cache"]
+__all__ = [
+    "Stream",
+    "StreamDefaults",
+    "cache_home",
+    "is_url",
+    "streams_registry",
+    "user_cache",
+]
 
 _CACHE_VARIABLE: Final = "STREAMING_CACHE_DIR"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -43,6 +48,12 @@ class StreamDefaults:
     keep_zip: bool = False
     storage_options: KeptOptions | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in checked({f.name: getattr(self, f.name) for f in fields(self)}).items():
+            if value is not None and name in {"remote", "local"}:
+                value = KeptUrl.of(value)  # noqa: PLW2901 - the same one
+            object.__setattr__(self, name, value)
+
 
 class Stream:
     """A data set, or part of one, to be mixed with others; what is not given the data set gives.
@@ -50,7 +61,7 @@ class Stream:
     Args:
         remote: Where the shards lie: a folder or URL. None reads `local` in place.
         local: Where they are kept. Without it, a folder of their own below the user's cache folder
-            (`STREAMING_CACHE_DIR`, else `XDG_CACHE_HOME` or `~/.cache`, in `streaming-core`), which
+            (`STREAMING_CACHE_DIR`, else `streaming-core` in `XDG_CACHE_HOME` or `~/.cache`), which
             other runs with the same remote use too.
         split: A sub-folder of both, such as `train`.
         proportion: The share of samples that come from here, against those of other streams.
@@ -107,22 +118,16 @@ class Stream:
         format_options: Mapping[str, Any] | None = None,
         index: str | os.PathLike[str] | None = None,
     ) -> None:
-        proportion = _number(proportion, "proportion")
-        repeat = _number(repeat, "repeat")
-        choose = None if choose is None else _whole(choose, "choose")
-        given = [n for n in (proportion, repeat, choose) if n is not None]
-        if len(given) > 1:
+        weight = checked({"proportion": proportion, "repeat": repeat, "choose": choose})
+        if sum(number is not None for number in weight.values()) > 1:
             msg = (
                 "a stream takes at most one of proportion, repeat and choose, came "
                 f"proportion={proportion}, repeat={repeat}, choose={choose}"
             )
             raise SchemaError(msg)
-        if given and given[0] < 0:
-            msg = f"proportion, repeat and choose must not be negative, came {given[0]}"
-            raise SchemaError(msg)
-        self.proportion = proportion
-        self.repeat = repeat
-        self.choose = choose
+        self.proportion: float | None = weight["proportion"]
+        self.repeat: float | None = weight["repeat"]
+        self.choose: int | None = weight["choose"]
         self._given: dict[str, Any] = {
             "remote": _place(remote, "remote"),
             "local": _place(local, "local"),
@@ -133,30 +138,20 @@ class Stream:
             "keep_zip": keep_zip,
             "storage_options": KeptOptions.of(storage_options),
         }
+        settings = checked({"format": format, "format_options": format_options})
         self._said: dict[str, Any] = {
-            "format": format,
+            "format": settings["format"],
             "columns": columns,
             "filters": filters,
             "nulls": nulls,
-            "options": guarded(format_options),
+            "options": guarded(settings["format_options"]),
             "index": _place(index, "index"),
         }
         self._settings = self._resolve(StreamDefaults())
 
     def _resolve(self, defaults: StreamDefaults) -> StreamDefaults:
         known = {key: value for key, value in self._given.items() if value is not None}
-        settings = replace(defaults, **known)
-        if settings.remote is not None:
-            settings = replace(settings, remote=KeptUrl.of(settings.remote))
-        retry = _whole(settings.download_retry, "download_retry")
-        timeout = _number(settings.download_timeout, "download_timeout")
-        if retry < 0:
-            msg = f"download_retry must be 0 or more, came {retry}"
-            raise SchemaError(msg)
-        if timeout is None or timeout <= 0:
-            msg = f"download_timeout must be more than 0 seconds, came {timeout}"
-            raise SchemaError(msg)
-        return replace(settings, download_retry=retry, download_timeout=timeout)
+        return replace(defaults, **known)
 
     def apply_default(self, defaults: StreamDefaults) -> Self:
         """Take from `defaults` what this stream does not say itself; return the stream."""
@@ -224,7 +219,7 @@ class Stream:
             return None
         remote = KeptUrl.whole(remote)
         url = KeptUrl.of(f"{remote.rstrip('/')}/{self.split}" if self.split else remote)
-        if "://" not in url and Path(url).resolve() == self.folder.resolve():
+        if "://" not in url and os.path.realpath(url) == os.path.realpath(self.folder):
             return None
         return url
 
@@ -236,7 +231,7 @@ class Stream:
         """
         options = self._settings.storage_options
         is_own = self._given["storage_options"] is not None
-        return options.get() if options and (is_own or _is_url(self.remote or "")) else None
+        return options.get() if options and (is_own or is_url(self.remote or "")) else None
 
     def __repr__(self) -> str:
         names = [f.name for f in fields(self._settings) if f.name != "storage_options"]
@@ -257,18 +252,30 @@ def user_cache(remote: str) -> Path:
 
 
 def cache_home() -> Path:
-    """Return the user's cache; `SchemaError` if nothing tells where it is."""
+    """Return the user's cache; without a home, a folder in the system's one for temporary files.
+
+    Raises `SchemaError` if somebody else has made that.
+    """
     home = os.environ.get(_CACHE_VARIABLE)
     if home is not None:
         return Path(home)
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streaming-core")
-    except RuntimeError as error:
-        msg = f"no folder to keep data in: {error}; say local=, or set {_CACHE_VARIABLE}"
-        raise SchemaError(msg) from error
+    except RuntimeError:  # as in containers: neither HOME nor an entry in the list of users
+        folder = Path(tempfile.gettempdir(), f"streaming-core-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not folder.is_dir():
+            msg = (
+                f"{folder} is not a folder that only this user can read and write, and there is "
+                f"no home folder to keep data in; say local=, or set {_CACHE_VARIABLE}"
+            )
+            raise SchemaError(msg) from None
+        return folder
 
 
-def _is_url(remote: str) -> bool:
+def is_url(remote: str) -> bool:
+    """Tell whether a place is not a folder or file of this machine."""
     scheme = _SCHEME.match(remote)
     return scheme is not None and scheme[1].lower() != "file"
 
@@ -277,50 +284,22 @@ def _absolute(remote: str) -> str:
     """Return the same text for the same place: paths in full, URLs without trailing slashes."""
     scheme = _SCHEME.match(remote)
     if scheme is None:
-        return str(Path(remote).expanduser().resolve())
+        # Unlike those of `Path`, these take links that form a loop, and `~` without a home.
+        return os.path.realpath(os.path.expanduser(remote))  # noqa: PTH111 - see above
     store = open_store(remote) if scheme[1].lower() == "file" else None
     if isinstance(store, LocalStore):
-        return str(store.path.resolve())
+        return os.path.realpath(store.path)
     return remote.rstrip("/")
 
 
 def _place(value: object, name: str) -> str | None:
     """Return a folder or URL as text, a list of files as the pattern that means them."""
-    text: object = value
     if isinstance(value, list | tuple) and name == "remote":
         from streaming_core._virtual._patterns import names_pattern  # noqa: PLC0415 - rarely needed
 
-        each = [_place(one, "remote, a list,") for one in cast("Sequence[object]", value)]
-        return names_pattern([one or "" for one in each])
-    if isinstance(value, os.PathLike):
-        text = os.fspath(cast("os.PathLike[str]", value))
-    if text is None or isinstance(text, str):
-        return text if text is None else KeptUrl.of(text)
-    msg = f"{name} must be a folder or URL as text, or a path, came {value!r}"
-    raise SchemaError(msg)
-
-
-def _number(value: object, name: str) -> float | None:
-    """Return a finite number as it is; None stays."""
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, float | np.floating | np.integer | Fraction):
-        number = float(cast("float", value))
-        if math.isfinite(number):
-            return number
-    msg = f"{name} must be a finite number, came {value!r}"
-    raise SchemaError(msg)
-
-
-def _whole(value: object, name: str) -> int:
-    """Return a whole number, however it is written."""
-    number = _number(value, name)
-    if number is None or number != int(number):
-        msg = f"{name} must be a whole number, came {value!r}"
-        raise SchemaError(msg)
-    return int(number)
+        return names_pattern([_place(each, name) or "" for each in cast("list[object]", value)])
+    text = checked({name: value})[name]
+    return None if text is None else KeptUrl.of(text)
 
 
 class _Registry(dict[str, type[Stream]]):

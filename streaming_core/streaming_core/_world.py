@@ -6,9 +6,10 @@ import os
 import re
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -44,14 +45,11 @@ class World:
 
     def __post_init__(self) -> None:
         """Refuse numbers that contradict each other."""
-        for name in ("num_ranks", "ranks_per_node", "workers_per_rank"):
-            if getattr(self, name) < 1:
-                msg = f"{name} must be at least 1, came {getattr(self, name)}"
-                raise SchemaError(msg)
+        for name, value in checked({f.name: getattr(self, f.name) for f in fields(self)}).items():
+            object.__setattr__(self, name, value)
         for name, most in (("rank", self.num_ranks), ("worker", self.workers_per_rank)):
-            if not 0 <= getattr(self, name) < most:
-                msg = f"{name} must be from 0 to {most - 1}, came {getattr(self, name)}"
-                raise SchemaError(msg)
+            if getattr(self, name) >= most:
+                raise unexpected(getattr(self, name), name, f"a number from 0 to {most - 1}")
         if self.num_ranks % self.ranks_per_node:
             msg = (
                 f"{self.num_ranks} ranks cannot be spread evenly over nodes of "

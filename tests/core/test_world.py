@@ -81,7 +81,7 @@ def test_without_any_launcher_there_is_one_rank() -> None:
     ("variables", "said"),
     [
         ({"RANK": "two", "WORLD_SIZE": "4"}, "RANK='two'"),
-        ({"RANK": "4", "WORLD_SIZE": "4"}, "rank must be from 0 to 3"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "rank: expected a number from 0 to 3, got 4"),
         ({"RANK": "0", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "4"}, "evenly"),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "3", "SLURM_TASKS_PER_NODE": "2,1"}, "same number"),
     ],

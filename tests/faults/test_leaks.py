@@ -36,7 +36,6 @@ def test_many_writers_leave_no_thread_descriptor_or_file(tmp_path: Path) -> None
 
 
 @pytest.mark.kill
-@pytest.mark.skipif(os.name == "nt", reason="kills")
 def test_a_killed_writer_leaves_nothing_outside_its_output(tmp_path: Path) -> None:
     """No lock file, no named shared memory, nothing in the temporary folder."""
     (tmp_path / "tmp").mkdir()

@@ -18,8 +18,6 @@ from tests.faults.jobs import COLUMNS, JOBS, SAMPLES, check_consistent, tree
 from streaming_core import MDSWriter
 from streaming_core.errors import AccessDeniedError, OutputBusyError, StoreError
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="mounts, users and forks")
-
 _JOB = JOBS["rows"]
 Mount = Callable[[Path, str], None]
 
@@ -140,9 +138,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused_and_kept(tmp_path: Path, pla
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    os.name == "nt" or os.geteuid() != 0, reason="only root can become another user"
-)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("allowed", ["nothing", "reading"])
 def test_a_user_without_permission_is_told(tmp_path: Path, allowed: str) -> None:
     """The folder is somebody else's: to be made, or there and readable."""

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.kill,
-    pytest.mark.skipif(os.name == "nt", reason="forks and kills"),
-]
+pytestmark = pytest.mark.kill
 
 _KILLS = 9
 """For each of the seven kinds of conversion, 63 in all."""

@@ -20,10 +20,7 @@ from streaming_core.errors import OutputBusyError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [
-    pytest.mark.kill,
-    pytest.mark.skipif(os.name == "nt", reason="forks and kills"),
-]
+pytestmark = pytest.mark.kill
 
 _JOB = JOBS["rows"]
 

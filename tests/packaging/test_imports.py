@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -69,7 +68,6 @@ def _loaded(*statements: str) -> list[set[str]]:
 
 @pytest.mark.process
 @pytest.mark.essential
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_features_load_what_they_need_and_no_optional_dependency() -> None:
     """`import streaming_core` brings no package at all, what the base offers needs no extra."""
     plain, facade, *loaded = _loaded("pass", FACADE, *FEATURES)

@@ -138,3 +138,13 @@ def test_no_file_outgrows_a_reader(sources: list[Path]) -> None:
     """A file of a package has at most 400 lines."""
     sizes = {path: len(path.read_bytes().splitlines()) for path in sources}
     assert not {path: size for path, size in sizes.items() if size > MAX_LINES}
+
+
+def test_no_file_has_a_branch_for_windows(sources: list[Path]) -> None:
+    """As it is not supported; what such a branch promised nobody has ever tried."""
+    # These two follow with the rest of their locks.
+    waiting = {"_cache/_locks.py", "_store/_lock.py"}
+    checked = [path for path in sources if "/".join(path.parts[-2:]) not in waiting]
+    words = ("win32", '"nt"', "msvcrt", "O_BINARY", "Windows")
+    found = {f"{p}: {word}" for p in checked for word in words if word in p.read_text("utf-8")}
+    assert not found

@@ -168,7 +168,7 @@ def test_weights_choose_how_much_of_each_stream(ids_folder: Path, more_folder: P
     assert dataset.epoch_size == len(ids) == 232
     assert all(ids.count(i) == 2 for i in range(101))
     assert len({i for i in ids if i >= 1000}) == 30
-    assert streams[0].choose == 202
+    assert dataset.streams[0].choose == 202
     with pytest.raises(SchemaError):
         Stream(local=ids_folder, proportion=1, repeat=1)
 

@@ -216,7 +216,6 @@ def test_a_shard_that_cannot_be_warmed_stops_nothing(
 
 
 @pytest.mark.process
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_closing_in_a_forked_child_waits_for_nobody() -> None:
     """Even if a thread held the lock when the process forked, and with it forever."""
     shards = _Shards()

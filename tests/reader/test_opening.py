@@ -152,15 +152,15 @@ def test_the_users_cache_is_of_the_place_not_of_its_spelling(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"choose": 2.5}, "choose must be a whole number"),
+        ({"choose": 2.5}, "choose: expected a whole number"),
         ({"choose": True}, "choose"),
-        ({"proportion": "0.3"}, "proportion must be a finite number"),
+        ({"proportion": "0.3"}, "proportion: expected a finite number"),
         ({"repeat": float("nan")}, "repeat"),
         ({"download_retry": -1}, "download_retry"),
         ({"download_retry": 1.5}, "download_retry"),
         ({"download_timeout": 0}, "download_timeout"),
-        ({"remote": 3}, "remote must be"),
-        ({"local": b"a"}, "local must be"),
+        ({"remote": 3}, "remote: expected a folder or URL"),
+        ({"local": b"a"}, "local: expected a folder or URL"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, Any], told: str) -> None:

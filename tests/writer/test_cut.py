@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_core.errors import SchemaError
-from streaming_writer._cut import CutRule, plan_cuts, resolve_size_limit
+from streaming_writer._cut import CutRule, plan_cuts
 
 
 def _one_by_one(lengths: list[int], counted: int, rule: CutRule, *, ask_first: bool) -> list[int]:
@@ -69,20 +67,3 @@ def test_cuts_do_not_depend_on_how_records_are_grouped(lengths: list[int], split
     counted = 10 + sum(since) + 4 * len(since)
     second = plan_cuts(np.array(lengths[split:], np.int64), counted, rule)
     assert [*first, *(split + cut for cut in second)] == whole
-
-
-@pytest.mark.parametrize(
-    ("given_limit", "limit"),
-    [(None, None), (0, None), ("0", None), (1, 1), ("1kb", 1024), ("1.5MB", 1572864)],
-)
-def test_limits_as_people_write_them(given_limit: int | str | None, limit: int | None) -> None:
-    """Numbers, texts, and none."""
-    assert resolve_size_limit(given_limit) == limit
-
-
-@pytest.mark.parametrize("limit", [-1, 2**32, "4gb", "10 apples", "-5"])
-def test_limits_out_of_range_are_refused(limit: int | str) -> None:
-    """A limit that 32-bit offsets cannot hold, or that is no size, is a ValueError."""
-    with pytest.raises(SchemaError, match="size"):
-        resolve_size_limit(limit)
-    assert issubclass(SchemaError, ValueError)

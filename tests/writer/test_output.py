@@ -382,6 +382,23 @@ def test_a_bucket_has_one_writer_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given_limit", "limit"),
+    [(None, None), (0, None), ("0", None), (1000.0, 1000), ("1kb", 1024), ("1.5MB", 1572864)],
+)
+def test_limits_as_people_write_them(tmp_path: Path, given_limit: Any, limit: int | None) -> None:
+    """Numbers, texts, and none."""
+    with MDSWriter(out=tmp_path, columns=COLUMNS, size_limit=given_limit) as writer:
+        assert writer.get_config()["size_limit"] == limit
+
+
+@pytest.mark.parametrize("limit", [-1, 2**32, "4gb", "10 apples", "-5", ""])
+def test_limits_out_of_range_are_refused(tmp_path: Path, limit: int | str) -> None:
+    """A limit that 32-bit offsets cannot hold, or that is no size, is a ValueError."""
+    with pytest.raises(ValueError, match="size_limit: expected"):
+        MDSWriter(out=tmp_path, columns=COLUMNS, size_limit=limit)
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"size_limit": 1.5},

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-
-from streaming_core._units import parse_bytes
-from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-__all__ = ["MAX_SHARD_BYTES", "CutRule", "plan_cuts", "resolve_size_limit"]
+__all__ = ["MAX_SHARD_BYTES", "CutRule", "plan_cuts"]
 
 MAX_SHARD_BYTES = 2**32 - 1
 """A shard's offsets are unsigned 32-bit numbers."""
-
-
-def resolve_size_limit(size_limit: Any) -> int | None:  # noqa: ANN401 - checked here
-    """Return the limit in bytes, None for no limit; `SchemaError` (a ValueError) if out of range.
-
-    Example:
-        >>> resolve_size_limit("64mb"), resolve_size_limit(0)
-        (67108864, None)
-    """
-    if not size_limit:
-        return None
-    if not isinstance(size_limit, int | str):
-        msg = f"size_limit must be a number of bytes or a text such as '64mb', came {size_limit!r}"
-        raise SchemaError(msg)
-    limit = parse_bytes(size_limit)
-    if not 0 <= limit <= MAX_SHARD_BYTES:
-        msg = (
-            f"size_limit must be from 0 (no limit) to {MAX_SHARD_BYTES} bytes, came {size_limit!r}"
-        )
-        raise SchemaError(msg)
-    return limit or None
 
 
 @dataclass(frozen=True, slots=True)

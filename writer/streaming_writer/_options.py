@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, TypedDict, cast
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core._codec import Compression, check_hashes, parse_compression
 from streaming_core._names import name_problem
 from streaming_core._read import SUMS
-from streaming_core.errors import SchemaError
-from streaming_writer._cut import MAX_SHARD_BYTES, CutRule, resolve_size_limit
+from streaming_writer._cut import MAX_SHARD_BYTES, CutRule
 from streaming_writer._journal import JOURNAL
 from streaming_writer._opening import Mode
 from streaming_writer._output import INDEX
@@ -25,10 +25,6 @@ __all__ = ["Options", "WriterOptions"]
 
 _MOST_WORKERS = 8
 _RESERVED = {INDEX, SUMS, JOURNAL}
-
-
-def _is_number(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
 # With more, the C library's heap grows and shrinks with every block: 300 times the page faults.
@@ -72,19 +68,15 @@ class Options:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be used, before anything is touched."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        name = given.pop("part") if isinstance(self.part, str) else None
+        if name is not None and (name in _RESERVED or name_problem(name) is not None):
+            raise unexpected(name, "part", "a number, or the name of a folder")
+        for option, value in checked(given).items():
+            object.__setattr__(self, option, value)
         self.codec()
         self.hash_names()
-        self.limit()
         self.mode()
-        workers, part = self.max_workers, self.part
-        if workers is not None and not (_is_number(workers) and workers >= 1):
-            msg = f"max_workers must be a number from 1, came {workers!r}"
-            raise SchemaError(msg)
-        if part is not None and not (_is_number(part) and int(part) >= 0):
-            safe = isinstance(part, str) and part not in _RESERVED and name_problem(part) is None
-            if not safe:
-                msg = f"part must be a number from 0 or a folder's name, came {part!r}"
-                raise SchemaError(msg)
 
     def codec(self) -> Compression | None:
         """Return the compression."""
@@ -96,7 +88,7 @@ class Options:
 
     def limit(self) -> int | None:
         """Return the size limit in bytes, or None."""
-        return resolve_size_limit(self.size_limit)
+        return cast("int | None", self.size_limit) or None
 
     def block_bytes(self) -> int:
         """Return how many bytes of single samples are gathered before they go into a shard."""

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Retry, Store, open_store
 from streaming_core._store._abilities import abort_uploads
 from streaming_core._store._os_errors import mapped_errors
@@ -18,7 +19,6 @@ from streaming_core.errors import (
     ObjectNotFoundError,
     OutputBusyError,
     OutputNotEmptyError,
-    SchemaError,
     StoreBusyError,
     StoreError,
 )
@@ -60,16 +60,14 @@ def resolve_targets(
     so a local folder is only touched where its copy stays. `storage_options` are the URL's.
     """
     if isinstance(out, tuple):
-        try:
-            folder, url = out
-        except ValueError:
-            msg = f"out must be a folder or URL, or a pair (folder, URL); came {out!r}"
-            raise SchemaError(msg) from None
+        if len(out) != 2:  # noqa: PLR2004 - a pair
+            raise unexpected(out, "out", "a folder or URL, or a pair (folder, URL)")
+        folder, url = (checked({"out": each})["out"] for each in out)
         stores = [open_store(url, storage_options)]
         if keep_local:
             stores.insert(0, open_store(folder))
     else:
-        stores = [open_store(out, storage_options)]
+        stores = [open_store(checked({"out": out})["out"], storage_options)]
         if keep_local and not isinstance(stores[0], LocalStore):
             stores.insert(0, open_store(tempfile.mkdtemp(prefix="streaming-")))
     if part is None:
@@ -246,8 +244,9 @@ class Output:
     def _refuse_dangerous(store: Store) -> None:
         if not isinstance(store, LocalStore):
             return
-        path = store.path.resolve()
-        if path in {Path(path.anchor), Path.home().resolve(), Path.cwd(), *Path.cwd().parents}:
+        path = Path(os.path.realpath(store.path))
+        home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - there may be none
+        if path in {Path(path.anchor), home, Path.cwd(), *Path.cwd().parents}:
             msg = (
                 f"{path}: exist_ok=True would delete everything in it, and it is the root, your "
                 "home or the folder this program runs in; give a folder of its own"

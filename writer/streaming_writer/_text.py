@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
+from streaming_core._arguments import checked
 from streaming_core._format._mds import came
 from streaming_core._format._text import JSONColumns, XSVColumns, XSVFormat, shard_meta
 from streaming_core.errors import SampleError, SchemaError
@@ -139,9 +140,10 @@ class JSONWriter(Writer):
         **options: Unpack[WriterOptions],
     ) -> None:
         """Lock the output and get ready; raises what the settings or the output do not allow."""
+        given = checked({"newline": newline})
 
         def kind(columns: Mapping[str, str], options: Options) -> _TextKind:
-            return _TextKind(JSONColumns(_supported(columns), newline=newline), options)
+            return _TextKind(JSONColumns(_supported(columns), **given), options)
 
         super().__init__(kind, columns, out, Options(**options))
 
@@ -173,14 +175,13 @@ class XSVWriter(Writer):
         **options: Unpack[WriterOptions],
     ) -> None:
         """Lock the output and get ready; raises what the settings or the output do not allow."""
+        given = checked({"separator": separator, "newline": newline})
         if self._format == "xsv" and not separator:
             msg = "XSVWriter needs a separator, as in separator='|'"
             raise SchemaError(msg)
 
         def kind(columns: Mapping[str, str], options: Options) -> _TextKind:
-            text = XSVColumns(
-                _supported(columns), format=self._format, separator=separator, newline=newline
-            )
+            text = XSVColumns(_supported(columns), format=self._format, **given)
             return _TextKind(text, options)
 
         super().__init__(kind, columns, out, Options(**options))

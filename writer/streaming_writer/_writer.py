@@ -7,9 +7,11 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
+from streaming_core._arguments import unexpected
 from streaming_core._index import dump_index
 from streaming_core._read import SUMS, format_sums
 from streaming_core._store import LocalStore, release_all
@@ -24,7 +26,7 @@ from streaming_writer._output import INDEX, Output, Target, resolve_targets
 from streaming_writer._progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -93,6 +95,8 @@ class Writer:
         self._options = options
         self._lock = threading.RLock()
         if columns is not None:
+            if not isinstance(cast("object", columns), Mapping):
+                raise unexpected(columns, "columns", "a mapping of names to encodings")
             make_kind(columns, options)  # refuse bad columns before anything is deleted or locked
         stores = resolve_targets(
             out,

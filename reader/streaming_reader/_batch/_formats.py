@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from streaming_core.errors import SchemaError
+from streaming_core._arguments import checked
 from streaming_reader._batch._arrow import to_arrow
 from streaming_reader._batch._jax import to_jax
 from streaming_reader._batch._mixed import Mixed
@@ -19,9 +19,6 @@ __all__ = ["BatchFormat", "as_format", "check_format", "to_dict"]
 
 BatchFormat: TypeAlias = Literal["torch", "numpy", "jax", "arrow", "dict", "rows"]
 """What a batch is: a dict of tensors, of arrays (two ways) or of lists, an Arrow table, or rows."""
-
-_FORMATS: Final = get_args(BatchFormat)
-_FORMS: Final = get_args(RaggedForm)
 
 
 def to_dict(columns: Columns) -> dict[str, list[Any]]:
@@ -38,10 +35,7 @@ def to_dict(columns: Columns) -> dict[str, list[Any]]:
 
 def check_format(format: str, ragged: str = "list") -> None:
     """Raise `SchemaError` where there is no such format or form of ragged columns."""
-    for what, came, known in (("batch format", format, _FORMATS), ("ragged form", ragged, _FORMS)):
-        if came not in known:
-            msg = f"no {what} {came!r}; there are {', '.join(map(repr, known))}"
-            raise SchemaError(msg)
+    checked({"batch_format": format, "ragged": ragged})
 
 
 def as_format(columns: Batch, format: BatchFormat, ragged: RaggedForm = "list") -> Any:  # noqa: ANN401 - as the format says

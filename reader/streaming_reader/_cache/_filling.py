@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Filler", "Made"]
 
 _MAX_WRONG = 2
-_PART_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_PART_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Made(NamedTuple):

@@ -91,7 +91,7 @@ class Ledger:
     def peek(self, shard: int) -> Entry:
         """Return what is said of a shard, without a lock; nothing if it cannot be read."""
         try:
-            handle = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return Entry()
         try:
@@ -106,7 +106,7 @@ class Ledger:
         if not uses:
             return
         with suppress(OSError):
-            handle = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+            handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 if self._fits(handle):
                     for shard, at in uses.items():

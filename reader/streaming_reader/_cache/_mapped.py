@@ -28,12 +28,8 @@ _POPULATE_READ: Final = 22
 _AT_ONCE_BYTES: Final = 2 << 20
 """For so long nobody else can map or unmap."""
 
-READ_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)  # a named pipe in the file's place must not hang the open
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
+# A named pipe in the file's place must not hang the open.
+READ_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def hold(handle: FileHandle) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
+import resource
 import threading
 import time
 from collections import OrderedDict
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streaming_core._format import Shard
-
-if sys.platform != "win32":
-    import resource
 
 __all__ = [
     "NO_DESCRIPTORS",
@@ -45,8 +42,6 @@ def mappings_allowed() -> int:
 
     A quarter of the files that it may have open, within bounds.
     """
-    if sys.platform == "win32":
-        return _FEW
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MANY if allowed < 0 else max(_FEW, min(_MANY, allowed // 4))
 
@@ -94,8 +89,7 @@ class _Process:
 
 
 _process = _Process()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_process.start)
+os.register_at_fork(after_in_child=_process.start)
 
 
 class Together:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Final, Literal
 
+from streaming_core._arguments import checked
 from streaming_core.errors import OrderError
 
 __all__ = [
@@ -20,19 +21,6 @@ SamplingMethod = Literal["balanced", "fixed"]
 PartitionAlgo = Literal["orig", "relaxed"]
 BatchingMethod = Literal["random", "stratified", "per_stream", "device_per_stream"]
 
-_CHOICES: Final = {
-    "shuffle_algo": get_args(ShuffleAlgo),
-    "sampling_method": get_args(SamplingMethod),
-    "partition_algo": get_args(PartitionAlgo),
-    "batching_method": get_args(BatchingMethod),
-}
-_LEAST: Final = {
-    "batch_size": 1,
-    "shuffle_seed": 0,
-    "shuffle_block_size": 1,
-    "num_canonical_nodes": 1,
-    "sampling_granularity": 1,
-}
 _NODES_PER_NODE: Final = {"py1s": 64, "py2s": 64}
 _DEFAULT_BLOCK: Final = 1 << 18
 _DEFAULT_BLOCK_OF_ALL_NODES: Final = 4_000_000
@@ -66,19 +54,9 @@ class OrderConfig:
     batching_method: BatchingMethod = "random"
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in known:
-                msg = f"{name} is one of {', '.join(known)}; {value!r} came"
-                raise OrderError(msg)
-        if self.shuffle not in (True, False):
-            msg = f"shuffle is True or False; {self.shuffle!r} came"
-            raise OrderError(msg)
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                msg = f"{name} is at least {least}; {value} came"
-                raise OrderError(msg)
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in checked(given, required=("batch_size",), error=OrderError).items():
+            object.__setattr__(self, name, value)
 
     @property
     def draws_by_epoch(self) -> bool:

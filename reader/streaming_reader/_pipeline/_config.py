@@ -8,14 +8,15 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 
+from streaming_core._arguments import argument_problem
 from streaming_core._extras import require
 from streaming_core.errors import SchemaError
 from streaming_reader._pipeline._create import create_dataloader
-from streaming_reader._pipeline._names import SOURCE, refuse_unknown
+from streaming_reader._pipeline._names import SOURCE, PipelineOptions, refuse_unknown
 from streaming_reader._pipeline._packing import pack
 from streaming_reader._pipeline._text import chat_template, tokenize
 
@@ -23,57 +24,32 @@ if TYPE_CHECKING:
     from streaming_reader.dataset import StreamingDataset
     from streaming_reader.loader import StreamingDataLoader
 
-__all__ = ["TYPES", "dataloader_from_config"]
+__all__ = ["SETTINGS", "dataloader_from_config"]
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_VALUES: Final = 1 << 17
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
-_Text = str | None
-_Names = list[str] | None
-_Whole = int | None
-_Count = int | str | None
-_Options = dict[str, Any] | None
-
-TYPES: Final[dict[str, Any]] = {
-    # A source.
-    **dict.fromkeys(("remote", "local", "split", "validate_hash", "format", "index"), _Text),
+SETTINGS: Final = frozenset(PipelineOptions.__annotations__) - {"world", "generator"} | {
+    "path",
+    "batch_size",
+}
+"""What a file may say; the others are objects."""
+_Step: TypeAlias = str | dict[str, Any]
+_TYPES: Final[dict[str, Any]] = {
     "path": str | list[str] | None,
-    "proportion": float | None,
-    "repeat": float | None,
-    "choose": _Whole,
-    "download_retry": _Whole,
-    "download_timeout": float | None,
-    "keep_zip": bool | None,
-    "storage_options": _Options,
-    "columns": _Names,
+    "columns": list[str] | None,
     "filters": list[Any] | None,
     "nulls": str | dict[str, Any],
-    "format_options": _Options,
-    # The order.
     "streams": list[dict[str, Any]],
-    "batch_size": int,
-    **dict.fromkeys(("shuffle", "allow_unsafe_types"), bool),
-    **dict.fromkeys(("shuffle_algo", "sampling_method", "partition_algo"), str),
-    "batching_method": str,
-    **dict.fromkeys(("shuffle_seed", "sampling_granularity"), int),
-    **dict.fromkeys(("shuffle_block_size", "predownload", "num_canonical_nodes"), _Whole),
-    "replication": _Whole,
-    **dict.fromkeys(("epoch_size", "cache_limit"), _Count),
-    **dict.fromkeys(("rank", "num_ranks", "ranks_per_node"), _Whole),
-    # What becomes of samples.
-    "transform": str | dict[str, Any] | list[str | dict[str, Any]] | None,
-    "batch_transform": str | dict[str, Any] | None,
-    **dict.fromkeys(("filter", "collate_fn", "worker_init_fn"), _Text),
-    # Loading.
-    **dict.fromkeys(("batch_format", "ragged", "pin_memory_device"), str),
-    **dict.fromkeys(("drop_last", "pin_memory", "persistent_workers", "in_order"), bool),
-    "num_workers": int,
-    "prefetch_factor": _Whole,
-    "multiprocessing_context": _Text,
-    "timeout": float,
+    **dict.fromkeys(("storage_options", "format_options"), dict[str, Any] | None),
+    "transform": _Step | list[_Step] | None,
+    "batch_transform": _Step | None,
+    # Functions are named, as `package.module:f`.
+    **dict.fromkeys(("filter", "collate_fn", "worker_init_fn"), str | None),
+    "multiprocessing_context": str | None,
 }
-"""Which settings there are, and of which type; functions are named, as `package.module:f`."""
+"""Those that `ARGUMENTS` does not have, or of which a file has another form."""
 
 _FUNCTIONS: Final = ("filter", "collate_fn", "worker_init_fn")
 _STEPS: Final[dict[str, Callable[..., Any]]] = {
@@ -81,14 +57,6 @@ _STEPS: Final[dict[str, Callable[..., Any]]] = {
     "chat_template": chat_template,
 }
 _BATCH_STEPS: Final[dict[str, Callable[..., Any]]] = {"pack": pack}
-_KINDS: Final[dict[str, Any]] = {
-    "bool": bool,
-    "int": int,
-    "int | None": int | None,
-    "str | None": str | None,
-    "Sequence[str]": list[str],
-}
-"""What the settings of these are, by how their functions are annotated; else texts."""
 
 
 def dataloader_from_config(
@@ -120,7 +88,7 @@ def dataloader_from_config(
         streaming_core.errors.SchemaError: the config takes no 'batch_sise' (did you mean ...
     """
     given, where = _read(config)
-    refuse_unknown(given, TYPES.keys(), where)
+    refuse_unknown(given, SETTINGS, where)
     _check(given, where)
     settings: dict[str, Any] = {
         name: _function(value, name) if name in _FUNCTIONS and value is not None else value
@@ -247,10 +215,14 @@ def _check(given: dict[str, Any], where: str) -> None:
 def _wrong(given: Mapping[str, Any], within: str) -> list[str]:
     problems: list[str] = []
     for name, value in given.items():
-        try:
-            msgspec.convert(value, TYPES[name], strict=True)
-        except msgspec.ValidationError as error:
-            problems.append(f"{within}{name}: {error}, in {value!r:.60}")
+        if name in _TYPES:
+            try:
+                msgspec.convert(value, _TYPES[name], strict=True)
+            except msgspec.ValidationError as error:
+                problems.append(f"{within}{name}: {error}, in {value!r:.60}")
+        elif value is not None or name not in SOURCE:  # None: not said
+            problem = argument_problem(name, value)
+            problems += [] if problem is None else [f"{within}{problem}"]
     return problems
 
 
@@ -293,14 +265,11 @@ def _step(step: Any, where: str, known: Mapping[str, Callable[..., Any]]) -> Any
     if any(option not in options for option in needed):
         msg = f"{where}: {name} needs {', '.join(needed)}"
         raise SchemaError(msg)
-    for option, value in cast("Mapping[str, Any]", options).items():
-        kind = _KINDS.get(str(parameters[option].annotation), str)
-        try:
-            msgspec.convert(value, kind, strict=True)
-        except msgspec.ValidationError as error:
-            msg = f"{where}: {name}: {option}: {error}, in {value!r:.60}"
-            raise SchemaError(msg) from error
-    return make(**options)
+    try:
+        return make(**options)
+    except SchemaError as error:
+        msg = f"{where}: {name}: {error}"
+        raise SchemaError(msg) from error
 
 
 def _function(name: str, where: str) -> Any:  # noqa: ANN401 - a function

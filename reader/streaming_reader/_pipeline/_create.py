@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from streaming_core._arguments import checked
 from streaming_core._world import World
 from streaming_core.errors import SchemaError
 from streaming_reader._pipeline._names import (
@@ -77,7 +78,7 @@ def create_dataloader(
     given: dict[str, Any] = dict(options)
     known = PipelineOptions.__annotations__.keys() | {"path", "batch_size"}
     refuse_unknown(given, known, "create_dataloader")
-    _whole("batch_size", batch_size, 1)
+    batch_size = checked({"batch_size": batch_size}, required=("batch_size",))["batch_size"]
     dataset = StreamingDataset(
         streams=_streams(path, given),
         batch_size=batch_size,
@@ -180,12 +181,4 @@ def _world(given: dict[str, Any]) -> World | None:
             f"world, or none of them; came {', '.join(numbers)}{' and world' if world else ''}"
         )
         raise SchemaError(msg)
-    for name, number in numbers.items():
-        _whole(name, number, 0)
     return World(**numbers)
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{name} must be a whole number from {least} on, came {value!r:.80}"
-        raise SchemaError(msg)

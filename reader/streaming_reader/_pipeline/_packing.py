@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core.errors import MissingColumnError, SchemaError
 from streaming_reader._batch import Offsets, Padded
 from streaming_reader._pipeline._text import IGNORED
@@ -47,18 +48,11 @@ def pack(length: int, columns: Sequence[str] = ("input_ids",), *, cut: bool = Fa
         >>> batch["input_ids"].tolist(), batch["segment_ids"].tolist()
         ([[1, 2, 3, 4], [5, 6, 0, 0]], [[1, 1, 1, 2], [1, 1, 0, 0]])
     """
-    _check(length, columns)
-    return _Pack(length, tuple(columns), cut)
-
-
-def _check(length: object, columns: object) -> None:
-    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        msg = f"length must be a whole number from 1 on, came {length!r:.80}"
-        raise SchemaError(msg)
-    each = cast("Sequence[object]", columns) if isinstance(columns, list | tuple) else ()
-    if not each or not all(isinstance(name, str) for name in each):
-        msg = f"columns must be a list of names of columns, at least one, came {columns!r:.80}"
-        raise SchemaError(msg)
+    given = checked({"length": length, "cut": cut})
+    listed = cast("Sequence[object]", columns) if isinstance(columns, list | tuple) else ()
+    if not listed or not all(isinstance(name, str) for name in listed):
+        raise unexpected(columns, "columns", "a list of names of columns, at least one")
+    return _Pack(columns=tuple(columns), **given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core._extras import require
 from streaming_core.errors import MissingColumnError, SchemaError
 
@@ -52,9 +53,21 @@ def tokenize(
 
     Raises `SchemaError` where the settings contradict each other.
     """
-    _check(column, max_length, padding=padding)
-    options: dict[str, Any] = {"add_special_tokens": add_special_tokens}
-    return _Tokenize(_Tokenizer(tokenizer), column, max_length, padding, options, labels, keep)
+    given = _checked(
+        {
+            "column": column,
+            "max_length": max_length,
+            "padding": padding,
+            "add_special_tokens": add_special_tokens,
+            "labels": labels,
+            "keep": keep,
+        }
+    )
+    options = {"add_special_tokens": given.pop("add_special_tokens")}
+    if not (isinstance(tokenizer, str) or callable(tokenizer) or hasattr(tokenizer, "encode")):
+        wanted = "a tokenizer of transformers, a tokenizers.Tokenizer, or a name"
+        raise unexpected(tokenizer, "tokenizer", wanted)
+    return _Tokenize(_Tokenizer(tokenizer), options=options, **given)
 
 
 def chat_template(
@@ -91,28 +104,36 @@ def chat_template(
 
     Raises `SchemaError` where the settings contradict each other.
     """
-    _check(column, max_length, padding=padding)
+    given = _checked(
+        {
+            "column": column,
+            "template": template,
+            "max_length": max_length,
+            "padding": padding,
+            "add_generation_prompt": add_generation_prompt,
+            "assistant_mask": assistant_mask,
+            "labels": labels,
+            "as_text": as_text,
+            "keep": keep,
+        }
+    )
     if as_text and (max_length is not None or labels or assistant_mask):
         msg = "as_text makes no tokens, so max_length, labels and assistant_mask say nothing"
         raise SchemaError(msg)
-    options: dict[str, Any] = {"add_generation_prompt": add_generation_prompt}
-    if template is not None:
-        options["chat_template"] = template
-    held = _Tokenizer(tokenizer)
-    return _Chat(held, column, max_length, padding, options, labels, keep, assistant_mask, as_text)
+    options = {"add_generation_prompt": given.pop("add_generation_prompt")}
+    if (chosen := given.pop("template")) is not None:
+        options["chat_template"] = chosen
+    if not (isinstance(tokenizer, str) or hasattr(tokenizer, "apply_chat_template")):
+        raise unexpected(tokenizer, "tokenizer", "a tokenizer of transformers, or a name")
+    return _Chat(_Tokenizer(tokenizer), options=options, **given)
 
 
-def _check(column: object, max_length: object, *, padding: bool) -> None:
-    if not isinstance(column, str):
-        msg = f"column must be the name of a column, came {column!r:.80}"
-        raise SchemaError(msg)
-    is_length = isinstance(max_length, int) and not isinstance(max_length, bool) and max_length > 0
-    if max_length is not None and not is_length:
-        msg = f"max_length must be a whole number from 1 on, came {max_length!r:.80}"
-        raise SchemaError(msg)
-    if padding and max_length is None:
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    given = checked(given)
+    if given["padding"] and given["max_length"] is None:
         msg = "padding fills up to max_length, which is not given; give it, or ragged='padded'"
         raise SchemaError(msg)
+    return given
 
 
 @dataclass(slots=True)
@@ -192,12 +213,6 @@ class _Tokenize(_Tokens):
         tokenizer = self.tokenizer.get()
         if callable(tokenizer):
             return self._row(row, cast("Any", tokenizer)(text, **self.options, **self._limits()))
-        if not hasattr(tokenizer, "encode"):
-            msg = (
-                "tokenizer must be one of transformers, a tokenizers.Tokenizer, or a name, came "
-                f"{tokenizer!r:.80}"
-            )
-            raise SchemaError(msg)
         return self._row(row, self._encoded(tokenizer.encode(text, **self.options)))
 
     def _encoded(self, encoding: Any) -> dict[str, Any]:  # noqa: ANN401 - of an optional dependency
@@ -251,9 +266,6 @@ class _Chat(_Tokens):
         raise SchemaError(msg)
 
     def _check_template(self, tokenizer: Any) -> None:  # noqa: ANN401 - of an optional dependency
-        if not hasattr(tokenizer, "apply_chat_template"):
-            msg = f"tokenizer must be one of transformers, or a name, came {tokenizer!r:.80}"
-            raise SchemaError(msg)
         template = self.options.get("chat_template") or tokenizer.chat_template
         if not template:
             msg = "the tokenizer has no chat template; give template=..."

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
+from streaming_core._arguments import checked, unexpected
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -54,17 +55,15 @@ class Transforms:
         """Return them, or None if there are none; `SchemaError` names what is no function."""
         given: object = () if transform is None else transform
         if not callable(given) and not isinstance(given, list | tuple):
-            msg = f"transform must be a function or a list of functions, came {given!r:.80}"
-            raise SchemaError(msg)
+            raise unexpected(given, "transform", "a function or a list of functions")
         steps = (given,) if callable(given) else tuple(cast("Sequence[RowTransform]", given))
-        named: dict[str, object] = {f"transform[{at}]": step for at, step in enumerate(steps)}
-        named |= {} if filter is None else {"filter": filter}
-        named |= {} if batch_transform is None else {"batch_transform": batch_transform}
-        for name, function in named.items():
-            if not callable(function):
-                msg = f"{name} must be a function, came {function!r:.80}"
-                raise SchemaError(msg)
-        return cls(filter, steps, batch_transform) if named else None
+        for at, step in enumerate(steps):
+            if not callable(step):
+                raise unexpected(step, f"transform[{at}]", "a function")
+        checked({"filter": filter, "batch_transform": batch_transform})
+        if filter is None and not steps and batch_transform is None:
+            return None
+        return cls(filter, steps, batch_transform)
 
     @property
     def changes_rows(self) -> bool:
@@ -108,6 +107,12 @@ def _add(made: list[Any], step: RowTransform, row: Any) -> None:  # noqa: ANN401
 def _call(step: Callable[[Any], Any], row: Any, role: str = "transform") -> Any:  # noqa: ANN401 - any row
     try:
         return step(row)
+    except StopIteration as error:
+        # Whoever iterates would take it for the end.
+        msg = f"the {role} {_name(step)} raised StopIteration, as next() does on an empty iterator"
+        stopped = RuntimeError(msg)
+        _note(stopped, step, row, role)
+        raise stopped from error
     except Exception as error:
         _note(error, step, row, role)
         raise

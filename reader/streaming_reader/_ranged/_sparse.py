@@ -130,8 +130,6 @@ def check_receipts(receipts: Sequence[Receipt], whole: memoryview, where: str) -
 
 def _anonymous(size: int) -> mmap.mmap:
     """Return memory that takes no room before it is written."""
-    if sys.platform == "win32":
-        return mmap.mmap(-1, max(1, size))
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     if sys.platform == "linux":
         flags |= _NO_RESERVE

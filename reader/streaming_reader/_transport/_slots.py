@@ -25,9 +25,7 @@ _FREE, _BUSY = 0, 1
 # The file is sparse, so the room that a slot may grow into costs nothing. A file on disk, which
 # stands in where anonymous memory is not to be had, has to stay below what file systems can hold.
 _STRIDES = (1 << 40, 1 << 34)
-_SHARED = (
-    {"flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)} if os.name == "posix" else {}
-)
+_FLAGS = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 # Without a descriptor of its own, a mapping that outlives the file costs no descriptor.
 _UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
@@ -137,7 +135,7 @@ class SlotFile:
             except OSError as error:
                 if error.errno not in _CANNOT_ALLOCATE:
                     raise
-        return Region(mmap.mmap(self._fd, capacity, offset=offset, **_SHARED, **_UNTRACKED))
+        return Region(mmap.mmap(self._fd, capacity, offset=offset, flags=_FLAGS, **_UNTRACKED))
 
     def close(self) -> None:
         """Close the file; what is mapped stays mapped."""

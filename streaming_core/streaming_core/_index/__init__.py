@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streaming_core._index._columns import require_same_columns
 from streaming_core._index._dump import dump_index, dump_table
 from streaming_core._index._judge import INDEX_NAME
 from streaming_core._index._load import load_index, read_index
@@ -32,4 +33,5 @@ __all__ = [
     "merge_tables",
     "parse_index",
     "read_index",
+    "require_same_columns",
 ]

@@ -1,11 +1,12 @@
 """Publishing a file so that it is there whole or not at all, also after a power loss."""
 
 # Plain calls on text instead of path objects: cheaper, and what the system does can be read off.
-# ruff: noqa: PTH102, PTH104, PTH105, PTH108, PTH112, PTH118, PTH120
+# ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH118, PTH120
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
@@ -19,16 +20,7 @@ from streaming_core._store._temp import temp_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-if sys.platform != "win32":
-    import fcntl
-
 __all__ = ["make_folders", "open_to_read", "publish", "read_at", "read_into", "sync_folder"]
-
-# Absent on some systems, where they are not needed.
-_BINARY: int = getattr(os, "O_BINARY", 0)
-_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
-_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
-_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 
 _MAX_CALL_BYTES = 1 << 30  # one call moves less than 2 GiB on Linux and refuses more on macOS
 _MAX_VIEWS = 1024  # IOV_MAX of Linux and macOS; POSIX systems with less are not in use
@@ -48,14 +40,12 @@ def publish(
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     folder, basename = os.path.split(path)
     temp = os.path.join(folder, temp_name(basename))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     handle = os.open(temp, flags, 0o666)  # the umask decides, as for any other new file
     try:
         written = _fill(handle, views, durable=durable)
         if not if_absent:
             os.replace(temp, path)
-        elif sys.platform == "win32":
-            os.rename(temp, path)  # refuses an existing target there
         else:
             os.link(temp, path)
             os.unlink(temp)
@@ -122,9 +112,7 @@ def _next_batch(pending: deque[memoryview]) -> list[memoryview]:
 
 
 def _write_some(handle: int, batch: list[memoryview]) -> int:
-    # Both repeat a call that a signal interrupted, and let go of the interpreter meanwhile.
-    if sys.platform == "win32":
-        return os.write(handle, batch[0])
+    # Repeats a call that a signal interrupted, and lets go of the interpreter meanwhile.
     return os.writev(handle, batch)
 
 
@@ -140,9 +128,7 @@ def _sync_file(handle: int) -> None:
 
 def sync_folder(folder: str) -> None:
     """Force the folder's entries onto the medium, where the file system can do that."""
-    if sys.platform == "win32":
-        return  # folders cannot be opened there; the journal of NTFS keeps the order
-    handle = os.open(folder, os.O_RDONLY | _DIRECTORY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     except OSError as error:
@@ -175,7 +161,7 @@ def make_folders(folder: str, *, durable: bool) -> None:
 def open_to_read(path: str) -> tuple[int, os.stat_result]:
     """Open a regular file and return its descriptor, which the caller closes, and its state."""
     # Without O_NONBLOCK, a named pipe in the place of a file would hang the open.
-    handle = os.open(path, os.O_RDONLY | _NONBLOCK | _BINARY)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode):
         os.close(handle)
@@ -188,7 +174,7 @@ def read_at(handle: int, start: int, count: int) -> bytes:
     parts: list[bytes] = []
     missing = count
     while missing:
-        part = _read_some(handle, start + count - missing, min(missing, _MAX_CALL_BYTES))
+        part = os.pread(handle, min(missing, _MAX_CALL_BYTES), start + count - missing)
         if not part:
             msg = f"the file ends {missing} bytes early; it was cut while it was read"
             raise OSError(errno.EIO, msg)
@@ -210,15 +196,8 @@ def read_into(handle: int, start: int, view: memoryview) -> None:
 
 
 def _read_some_into(handle: int, start: int, view: memoryview) -> int:
-    if not hasattr(os, "preadv"):  # Windows, and macOS before 11
-        part = _read_some(handle, start, len(view))
+    if not hasattr(os, "preadv"):  # macOS before 11
+        part = os.pread(handle, len(view), start)
         view[: len(part)] = part
         return len(part)
     return os.preadv(handle, [view], start)
-
-
-def _read_some(handle: int, start: int, count: int) -> bytes:
-    if sys.platform == "win32":
-        os.lseek(handle, start, os.SEEK_SET)
-        return os.read(handle, count)
-    return os.pread(handle, count, start)

@@ -98,8 +98,7 @@ class _Creating:
 
 
 _creating = _Creating()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_creating.start)
+os.register_at_fork(after_in_child=_creating.start)
 
 
 def publish(

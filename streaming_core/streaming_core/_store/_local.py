@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -307,8 +306,6 @@ def local_from_url(url: str, options: StorageOptions | None = None) -> LocalStor
     if host not in {"", "localhost"} or not path.startswith("/"):
         msg = f"{url!r} names no folder of this machine; write file:///absolute/path, or the path"
         raise SchemaError(msg)
-    if sys.platform == "win32":
-        path = path.lstrip("/")
     return LocalStore(path)
 
 

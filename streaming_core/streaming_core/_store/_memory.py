@@ -214,8 +214,7 @@ class _Registry:
 
 
 _registry = _Registry()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_registry.renew_guard)
+os.register_at_fork(after_in_child=_registry.renew_guard)
 
 
 def _new_space() -> _Space:

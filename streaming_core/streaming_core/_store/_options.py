@@ -35,8 +35,7 @@ class _Guard:
 
 
 _guard = _Guard()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_guard.start)
+os.register_at_fork(after_in_child=_guard.start)
 
 
 class Options:

@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import secrets
-import sys
 from functools import lru_cache
 
 __all__ = ["is_temp", "owner_is_gone", "temp_name"]
@@ -57,8 +56,6 @@ def owner_is_gone(basename: str) -> bool:
 
 
 def _is_alive(pid: int) -> bool:
-    if sys.platform == "win32":  # there, signal 0 is a console event, and not harmless
-        return True
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

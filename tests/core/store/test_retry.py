@@ -231,7 +231,6 @@ def test_a_web_server_that_says_no_is_asked_once(status: int) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
 def test_ctrl_c_ends_a_pause() -> None:
     """A process that pauses for ten minutes ends at once when it is interrupted."""
     script = (

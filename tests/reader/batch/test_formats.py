@@ -250,9 +250,9 @@ def test_arrow_names_the_column_it_cannot_hold() -> None:
 def test_formats_that_are_not_there_are_named() -> None:
     """The error lists what there is."""
     empty = Columns(0, {})
-    with pytest.raises(SchemaError, match="no batch format 'nope'; there are 'torch', 'numpy'"):
+    with pytest.raises(SchemaError, match="batch_format: expected one of torch, numpy"):
         as_format(empty, "nope")  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="no ragged form 'nope'; there are 'list', 'padded'"):
+    with pytest.raises(SchemaError, match="ragged: expected one of list, padded"):
         as_format(empty, "numpy", "nope")  # type: ignore[arg-type]
 
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.process import BaseProcess
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
-
 _FORK = multiprocessing.get_context("fork")
 _READERS = 8
 _SECONDS = 120

@@ -81,7 +81,6 @@ def test_a_lock_is_on_the_file_that_has_the_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.kill
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks")
 def test_a_child_does_not_keep_its_dead_parents_lock(tmp_path: Path) -> None:
     """A process that forked while it fetched is killed: its child lives on and blocks nobody."""
     made = make(tmp_path / "remote")

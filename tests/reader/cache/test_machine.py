@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.kill,
     pytest.mark.essential,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks"),
 ]
 
 _SHARDS = st.integers(0, 11)

@@ -281,8 +281,8 @@ def test_nothing_is_made_before_it_is_asked_for() -> None:
             "multiple of the nodes",
         ),
         ({"num_nodes": 2, "num_canonical_nodes": 3, "partition_algo": "orig"}, "multiple"),
-        ({"shuffle_algo": "py9"}, "'py9' came"),
-        ({"batch_size": 0}, "batch_size is at least 1"),
+        ({"shuffle_algo": "py9"}, "got 'py9'"),
+        ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
         ({"num_nodes": 0}, "num_nodes is at least 1"),
         ({"position": -1}, "position is at least 0"),
         (

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from streaming_core import Stream, StreamingDataset, World, create_dataloader
 from streaming_core.errors import SchemaError
-from streaming_reader._pipeline._config import TYPES
+from streaming_reader._pipeline._config import SETTINGS
 from streaming_reader._pipeline._names import (
     DATASET,
     LOADER,
@@ -47,7 +47,7 @@ def test_no_argument_of_the_classes_is_forgotten() -> None:
     known = SOURCE | DATASET | LOADER | WORLD | TRANSFORMS | {"streams"}
     assert known == PipelineOptions.__annotations__.keys()
     said_in_code_only = {"world", "generator"}
-    assert TYPES.keys() == (known | {"path", "batch_size"}) - said_in_code_only
+    assert (known | {"path", "batch_size"}) - said_in_code_only == SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,12 @@ def test_stream_objects_are_taken_as_they_are(parquet_folder: Path) -> None:
         ({"streams": [3]}, r"streams\[0\] must be a Stream or a dict"),
         ({"streams": [{"path": "a", "colums": ["x"]}]}, r"streams\[0\] takes no .*'columns'"),
         ({"streams": [{"columns": ["x"]}]}, "give remote"),
-        ({"path": "a", "batch_size": 0}, "batch_size must be a whole number from 1 on, came 0"),
-        ({"path": "a", "batch_size": True}, "came True"),
+        ({"path": "a", "batch_size": 0}, "batch_size: expected at least 1, got 0"),
+        ({"path": "a", "batch_size": True}, "got True"),
         ({"path": "a", "rank": 1}, "rank and num_ranks together"),
         ({"path": "a", "rank": 0, "num_ranks": 1, "world": World()}, "and world"),
-        ({"path": "a", "rank": "0", "num_ranks": 2}, "rank must be a whole number"),
-        ({"path": "a", "rank": 2, "num_ranks": 2}, "rank must be from 0 to 1"),
+        ({"path": "a", "rank": "0", "num_ranks": 2}, "rank: expected a whole number"),
+        ({"path": "a", "rank": 2, "num_ranks": 2}, "rank: expected a number from 0 to 1"),
     ],
 )
 def test_contradictions_are_said(options: dict[str, Any], said: str) -> None:
@@ -168,9 +168,8 @@ def test_an_unknown_format_lists_those_there_are(parquet_folder: Path) -> None:
         create_dataloader(parquet_folder, batch_size=4, format="parkett")
     pattern = f"{parquet_folder}/*.parquet"
     formats: Any = "pandas"
-    loader, _ = create_dataloader(pattern, batch_size=4, batch_format=formats)
-    with pytest.raises(SchemaError, match="'jax'"):
-        next(iter(loader))
+    with pytest.raises(SchemaError, match="one of torch, numpy, jax"):
+        create_dataloader(pattern, batch_size=4, batch_format=formats)
 
 
 # --- what reaches whom ----------------------------------------------------------------------------

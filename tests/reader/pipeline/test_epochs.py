@@ -110,5 +110,5 @@ def test_set_to_the_epoch_of_a_checkpoint_it_goes_on_within(
 def test_there_is_no_epoch_before_the_first(parquet_folder: Path) -> None:
     """And it is said."""
     _, dataset = _made(parquet_folder)
-    with pytest.raises(SchemaError, match="came -1"):
+    with pytest.raises(SchemaError, match="epoch: expected at least 0, got -1"):
         dataset.set_epoch(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.reader.pipeline.making import write_parquet
 
-from streaming_core import MDSWriter, create_dataloader, register_store
+from streaming_core import (
+    MDSWriter,
+    StreamingDataLoader,
+    StreamingDataset,
+    create_dataloader,
+    register_store,
+)
 from streaming_core._store import LocalStore
 from streaming_core.testing import LatencyStore
 from streaming_reader._metrics import Clock, Figures, diagnosed, log_end, metrics_of
@@ -188,6 +195,64 @@ def test_a_slow_trainer_is_told_and_finds_batches_ready(
     assert found["bound"] == "trainer"
     assert 3 < found["ready_batches"] <= 4
     assert "Loading keeps up" in found["hint"]
+
+
+def test_a_slow_disk_is_not_taken_for_a_network(
+    tmp_path: Path, clock: _Stopped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all sources are folders of this machine, nothing came through one."""
+    ways: list[dict[str, Any]] = []
+    for name in ("a", "b"):
+        folder = write_parquet(tmp_path / name, 120, group=8)
+        ways.append(
+            {"path": f"{folder}/*.parquet", "columns": ["id"], "local": tmp_path / f"{name}c"}
+        )
+    read = LocalStore.get_ranges
+
+    def slowly(*given: Any, **options: Any) -> Any:
+        clock.spend(1)
+        return read(*given, **options)
+
+    monkeypatch.setattr(LocalStore, "get_ranges", slowly)
+    register_store("slowdisk", lambda url: LocalStore(str(tmp_path / url.rpartition("/")[2])))
+    found = _finish(create_dataloader(streams=ways, batch_size=8, predownload=8)[0])
+    assert found["bound"] == "disk"
+    assert "disk" in found["hint"]
+    ways[0] = {"path": "slowdisk://a", "format": "parquet", "columns": ["id"]}
+    far = {**ways[0], "local": tmp_path / "far"}
+    found = _finish(create_dataloader(streams=[far, ways[1]], batch_size=8, predownload=8)[0])
+    assert found["bound"] == "network"
+
+
+class _Own(StreamingDataset):
+    """Makes samples of its own."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return {**super().__getitem__(at), "own": 1}
+
+
+@pytest.mark.parametrize(
+    ("workers", "batches"),
+    [(0, None), (0, 4), pytest.param(2, None, marks=pytest.mark.process)],
+)
+def test_what_a_subclass_reads_is_counted(
+    ids_folder: Path, tmp_path: Path, workers: int, batches: int | None
+) -> None:
+    """As what the data set itself reads."""
+    found: list[dict[str, Any]] = []
+    for kind in (StreamingDataset, _Own):
+        dataset = kind(remote=ids_folder, local=tmp_path / kind.__name__, batch_size=4)
+        loader = StreamingDataLoader(dataset, 4, num_workers=workers)
+        for _ in itertools.islice(loader, batches):
+            pass
+        found.append(loader.metrics())
+    names = ("shards_opened", "shards_fetched", "bytes_on_wire")
+    if batches is None:
+        assert [found[1][name] for name in names] == [found[0][name] for name in names]
+        assert found[1]["shards_fetched"] == dataset.num_shards
+        assert found[1]["bytes_on_wire"] > 0
+    else:
+        assert all(found[1][name] > 0 for name in names)
 
 
 @pytest.mark.slow

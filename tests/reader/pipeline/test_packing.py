@@ -157,10 +157,10 @@ def test_what_filters_leave_nothing_of_stays_nothing() -> None:
 def test_what_cannot_be_packed_is_said() -> None:
     """With the column, and what it has."""
     for length in (0, -1, True, "8"):
-        with pytest.raises(SchemaError, match="length must be"):
+        with pytest.raises(SchemaError, match="length: expected"):
             pack(length)  # type: ignore[arg-type]
     for columns in ("input_ids", [], [3]):
-        with pytest.raises(SchemaError, match="columns must be"):
+        with pytest.raises(SchemaError, match="columns: expected"):
             pack(8, columns)  # type: ignore[arg-type]
     with pytest.raises(MissingColumnError, match="no column 'input_ids'; the batch has 'x'"):
         pack(8)({"x": [1]})
@@ -185,9 +185,9 @@ def test_a_config_names_it(tmp_path: Path) -> None:
     assert batch["input_ids"].tolist() == [[1, 2, 3], [4, 5, 0]]
     for options, said in (
         ({}, "pack needs length"),
-        ({"length": "3"}, "length: Expected `int`"),
+        ({"length": "3"}, "length: expected a whole number"),
         ({"length": 3, "cuts": True}, "did you mean 'cut'"),
-        ({"length": 3, "columns": "x"}, "columns: Expected `array`"),
+        ({"length": 3, "columns": "x"}, "columns: expected a list"),
     ):
         with pytest.raises(SchemaError, match=said):
             dataloader_from_config({**config, "batch_transform": {"pack": options}})

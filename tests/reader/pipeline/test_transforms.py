@@ -274,10 +274,10 @@ def test_an_error_keeps_its_type_and_says_where(parquet_folder: Path, workers: i
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"transform": 3}, "transform must be a function or a list"),
-        ({"transform": [double, "double"]}, r"transform\[1\] must be a function, came 'double'"),
-        ({"filter": 0}, "filter must be a function"),
-        ({"batch_transform": "x"}, "batch_transform must be a function"),
+        ({"transform": 3}, "transform: expected a function or a list"),
+        ({"transform": [double, "double"]}, r"transform\[1\]: expected a function, got 'double'"),
+        ({"filter": 0}, "filter: expected a function"),
+        ({"batch_transform": "x"}, "batch_transform: expected a function"),
     ],
 )
 def test_what_is_no_function_is_refused(

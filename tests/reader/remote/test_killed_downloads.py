@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.kill,
     pytest.mark.timeout(900),
     pytest.mark.server,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills"),
 ]
 
 _KILLS = 44
@@ -36,7 +35,7 @@ _SHARD = 8 * _SIZE
 _LIMIT = 8 * _SHARD
 """Half of all, so that shards are removed while others come."""
 _SECONDS = 200
-_CONTEXT: Any = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
+_CONTEXT: Any = multiprocessing.get_context("fork")
 
 
 @pytest.fixture(scope="module")

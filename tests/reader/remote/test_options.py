@@ -288,7 +288,7 @@ def _module_options() -> dict[str, Any]:
 @pytest.mark.parametrize("given", ["text", 3, ["headers"]])
 def test_what_are_no_options_is_refused(given: Any) -> None:
     """When the stream is made."""
-    with pytest.raises(SchemaError, match="storage_options must be"):
+    with pytest.raises(SchemaError, match="storage_options: expected a mapping"):
         Stream(local="a", storage_options=given)
 
 

@@ -28,12 +28,11 @@ pytestmark = [
     pytest.mark.kill,
     pytest.mark.server,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks and kills"),
 ]
 
 _KILLS = 42
 _SAMPLES = [{"id": number, "body": bytes([number]) * 30_000} for number in range(66)]
-_CONTEXT: Any = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
+_CONTEXT: Any = multiprocessing.get_context("fork")
 
 
 @pytest.fixture

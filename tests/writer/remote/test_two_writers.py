@@ -38,7 +38,7 @@ _LATE = (OutputBusyError, OutputNotEmptyError, WriterStateError)
 _MAY_BE_TOLD = (OutputBusyError, OSError, WriterStateError)
 """What one of two that go on gets: the other is at work, has taken files away, or has ended."""
 _numbers = count()
-_CONTEXT: Any = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
+_CONTEXT: Any = multiprocessing.get_context("fork")
 
 
 class _Root:

@@ -24,6 +24,7 @@ Reader: TypeAlias = Callable[[memoryview, int, int], Any]
 DECODE_ERRORS = (
     ValueError,  # wrong lengths, shapes, UTF-8, JSON, numbers as text
     RuntimeError,  # among them RecursionError: JSON nested deeper than Python's stack
+    StopIteration,  # from next() in a user's encoding, which would end an iteration
     # Pillow's answers to broken images, and what users' encodings may raise on bytes of others.
     ArithmeticError,
     AssertionError,

@@ -105,8 +105,7 @@ class _Identity:
 
 
 _identity = _Identity()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_identity.start)
+os.register_at_fork(after_in_child=_identity.start)
 
 
 def _asked(before: _Found) -> _Found:

@@ -63,8 +63,7 @@ class _Sdk:
 
 
 _sdk = _Sdk()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_sdk.start)
+os.register_at_fork(after_in_child=_sdk.start)
 
 
 class _Login(NamedTuple):

@@ -134,8 +134,7 @@ def _start_anew() -> None:
         identity.start()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_start_anew)
 
 
 class Tokens:

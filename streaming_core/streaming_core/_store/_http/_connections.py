@@ -192,8 +192,7 @@ class _Kept:
 
 kept = _Kept()
 """Those of this process."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=kept.forget)
+os.register_at_fork(after_in_child=kept.forget)
 
 
 # --- making them ----------------------------------------------------------------------------------

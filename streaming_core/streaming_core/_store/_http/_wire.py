@@ -7,11 +7,13 @@ nothing is understood of what stores say; both is for those above. What fails ra
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import re
 import select
 import ssl
 import sys
+import termios
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -275,13 +277,9 @@ def _in_time(sock: socket.socket, act: Callable[[], int]) -> int:
 
 def _wait_readable(sock: socket.socket) -> int:
     timeout = sock.gettimeout()
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        ready = bool(poll.poll(None if timeout is None else timeout * 1000))
-    else:
-        ready = bool(select.select([sock], [], [], timeout)[0])
-    if not ready:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    if not poll.poll(None if timeout is None else timeout * 1000):
         msg = "timed out"
         raise TimeoutError(msg)
     return 0
@@ -290,11 +288,8 @@ def _wait_readable(sock: socket.socket) -> int:
 def _queued_bytes(sock: socket.socket) -> int:
     """Return how many bytes the other side has not got yet; the most there are if unknown."""
     try:
-        import fcntl  # noqa: PLC0415 - not on every system, as the next
-        import termios  # noqa: PLC0415
-
         said = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
-    except (ImportError, AttributeError, OSError):
+    except OSError:
         return sys.maxsize
     return int.from_bytes(said, sys.byteorder)
 

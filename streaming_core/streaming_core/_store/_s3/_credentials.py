@@ -132,8 +132,7 @@ class _Chain:
 
 
 _chain = _Chain()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_chain.start)
+os.register_at_fork(after_in_child=_chain.start)
 
 
 class Credentials:

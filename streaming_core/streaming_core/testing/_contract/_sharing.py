@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
-
-import pytest
 
 from streaming_core.testing._contract._abilities import DEADLINE_SECONDS, Abilities
 
@@ -65,8 +62,6 @@ class SharingContract(Abilities):
 
 def _run_forked(work: Callable[[], object]) -> int | None:
     """Run `work` in a forked child and return its exit code; None if it missed the deadline."""
-    if not hasattr(os, "fork"):
-        pytest.skip("this system cannot fork")
     process = multiprocessing.get_context("fork").Process(target=work)
     with warnings.catch_warnings():
         # A backend may keep threads; that a fork copies none of them is what the test is about.
