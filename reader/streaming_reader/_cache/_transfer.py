@@ -16,6 +16,7 @@ from streaming_core._store import version_of
 from streaming_core.errors import (
     ObjectTooLargeError,
     RangeError,
+    ShardCorruptError,
     ShardSizeError,
     StoreBusyError,
     StoreError,
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
     from streaming_reader._cache._pace import Pace
     from streaming_reader._cache._patience import Patience
 
-__all__ = ["Line", "expanded", "file_pieces", "received", "teed", "write_pieces"]
+__all__ = [
+    "Line",
+    "expanded",
+    "file_pieces",
+    "received",
+    "teed",
+    "write_pieces",
+    "written_digest",
+]
 
 _PIECE_BYTES: Final = 1 << 20
 _WORTH_BYTES: Final = 4 << 20
@@ -96,7 +105,13 @@ class Line:
         self.counts.bytes_fetched += count
         self.patience.renew()
 
-    def failed(self, error: StoreError, *, brought: int = 0, began: float | None = None) -> None:
+    def failed(
+        self,
+        error: StoreError | ShardCorruptError,
+        *,
+        brought: int = 0,
+        began: float | None = None,
+    ) -> None:
         """Wait until the next request may be made; raise `error` if none is.
 
         One that was refused because the store is busy counts for none. After one that `brought`
@@ -223,6 +238,15 @@ def write_pieces(handle: int, pieces: Iterable[Buffer], then: Callable[[Buffer],
     if os.utime in os.supports_fd:
         now = time.time_ns()
         os.utime(handle, ns=(now, now))
+    return state.intdigest()
+
+
+def written_digest(handle: int) -> int:
+    """Return the hash of what an open file has."""
+    state, at = xxhash.xxh3_64(), 0
+    while piece := os.pread(handle, _PIECE_BYTES, at):
+        state.update(piece)
+        at += len(piece)
     return state.intdigest()
 
 

@@ -194,7 +194,7 @@ def test_a_store_that_never_answers_does_not_hold_its_readers(tmp_path: Path) ->
 def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) -> None:
     """The limit lets one shard in at a time; the other waits for longer than its timeout."""
     made = make(tmp_path / "remote")
-    slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.15)
+    slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.1)
     group = CacheGroup(10 * made.largest)
     cache = made.cache(tmp_path / "local", remote=slow, group=group, timeout=2.0, tries=1)
     group._here().overdraft.acquire()
