@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import xxhash
 
 from streaming_core._codec import parse_compression
-from streaming_core._store import version_of
+from streaming_core._store import MinimumRate, too_slow, version_of
 from streaming_core.errors import (
     ObjectTooLargeError,
     RangeError,
@@ -21,7 +21,6 @@ from streaming_core.errors import (
     StoreBusyError,
     StoreError,
 )
-from streaming_reader._cache._patience import LEAST_RATE, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -144,9 +143,10 @@ def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Gene
         began, start, is_mixed = line.begin(), check.size, False
         try:
             pieces = store.stream(file.basename, start=start, max_bytes=file.bytes)
-            flow = Flow(line.timeout)
+            rate, waiting = MinimumRate(line.timeout), time.monotonic()
             with closing(pieces):
                 for piece in pieces:
+                    seconds = time.monotonic() - waiting
                     if check.size == start:
                         line.answered(began)
                         is_mixed = _is_mixed(version, version_of(pieces), start, check)
@@ -158,8 +158,9 @@ def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Gene
                     if check.size > file.bytes:
                         raise check.wrong_size(None, line.url)
                     yield piece
-                    if check.size < file.bytes and not flow.is_enough(len(piece)):
+                    if not rate.is_enough(len(piece), seconds) and check.size < file.bytes:
                         raise _too_slow(line, file)
+                    waiting = time.monotonic()
             break
         except ObjectTooLargeError as error:
             raise check.wrong_size(None, line.url) from error
@@ -188,10 +189,7 @@ def _replaced(line: Line, file: FileInfo) -> StoreError:
 
 
 def _too_slow(line: Line, file: FileInfo) -> StoreError:
-    return StoreError(
-        f"stream {file.basename!r} in {line.url}: less than {LEAST_RATE:.0f} bytes a second "
-        f"came for {line.timeout:g} seconds; raise the download timeout if the line is that slow"
-    )
+    return StoreError(f"stream {file.basename!r} in {line.url}: {too_slow(line.timeout)}")
 
 
 def file_pieces(path: str, file: FileInfo, check: FileCheck) -> Generator[memoryview]:
