@@ -9,6 +9,8 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import xxhash
+
 from streaming_core._index import (
     INDEX_NAME,
     MAX_INDEX_BYTES,
@@ -249,15 +251,22 @@ class _Opening:
         return documents, noted._replace(sure=sure, versions=versions)
 
     def _read_index(self, ask: _Ask) -> tuple[Came, ShardTable]:
-        """Return the remote's index; one that cannot be read is asked for once more."""
+        """Return the remote's index; an invalid one is asked for again.
+
+        The same one twice is an error, and so are other ones once all tries are made.
+        """
         place = f"{self._remote.url}/{INDEX_NAME}"
-        came = self._read(INDEX_NAME, ask)
-        try:
-            return came, parse_index(came.data, place)
-        except IndexInvalidError as error:
-            _log.warning("reading the index again, because what came is none: %s", error)
-        came = self._read(INDEX_NAME, ask)
-        return came, parse_index(came.data, place)
+        before: set[bytes] = set()
+        while True:
+            came = self._read(INDEX_NAME, ask)
+            try:
+                return came, parse_index(came.data, place)
+            except IndexInvalidError as error:
+                digest = xxhash.xxh3_128_digest(came.data)
+                if digest in before or len(before) == self._asking.tries:
+                    raise
+                before.add(digest)
+                _log.warning("reading the index again, because it is invalid: %s", error)
 
     def _read(self, name: str, ask: _Ask) -> Came:
         """Return a document of the remote, read again if its etag says that something else came."""

@@ -19,7 +19,7 @@ from streaming_core._store import (
 )
 from streaming_core._virtual import Decoder, build_index, dump, parse
 from streaming_core._virtual._filed import Filed, digest_of
-from streaming_core._virtual._index_file import filed_index, index_digest
+from streaming_core._virtual._index_file import MAX_SOURCE_INDEX_BYTES, filed_index, index_digest
 from streaming_core._virtual._keep import dump_keep, filed_keep
 from streaming_core._virtual._select import selected_rows
 from streaming_core.errors import (
@@ -272,7 +272,7 @@ class _Opening:
 
 def _fetched(at: IndexPlace, known: str) -> tuple[bytes | None, str]:
     """Return an index and its version; of one that is `known` already nothing but the beginning."""
-    pieces = at.store.stream(at.name)
+    pieces = at.store.stream(at.name, max_bytes=MAX_SOURCE_INDEX_BYTES)
     found = bytearray()
     with closing(pieces):
         for piece in pieces:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +20,13 @@ from streaming_core.errors import (
     ResumeError,
     SchemaError,
 )
+from streaming_core.testing import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from streaming_core._store import ObjectInfo
 
 
 def _part(out: Any, *ids: int, **options: Any) -> None:
@@ -209,3 +216,88 @@ def test_a_part_written_anew_counts_as_it_is_now(tmp_path: Path) -> None:
     _part(tmp_path / "x/a", *range(50), exist_ok=True)
     merge_index(tmp_path)
     assert _ids(tmp_path) == [*range(50), 100]
+
+
+@pytest.mark.parametrize("samples", [1, 100], ids=["no shard yet", "some shards"])
+def test_a_part_that_finishes_during_the_listing_is_joined(
+    monkeypatch: pytest.MonkeyPatch, samples: int
+) -> None:
+    """Its journal is gone when the listing gets there, and its index came too late for it."""
+    url = f"memory://merge-finishing-{samples}"
+    _part(f"{url}/b", 0)
+    writer = MDSWriter(out=f"{url}/a", columns={"id": "int"}, size_limit=300)
+    for number in range(samples):
+        writer.write({"id": number + 1})
+    listed = MemoryStore.list
+    finish = [writer.finish]
+
+    def list_while_it_finishes(store: MemoryStore, prefix: str = "") -> Iterator[ObjectInfo]:
+        if prefix or not finish:
+            return listed(store, prefix)
+        before = list(listed(store))
+        finish.pop()()
+        there = {info.key for info in listed(store)}
+        return iter([info for info in before if info.key in there])
+
+    monkeypatch.setattr(MemoryStore, "list", list_while_it_finishes)
+    merge_index(url)
+    assert not finish
+    assert sorted(_ids(url)) == list(range(samples + 1))
+
+
+def test_a_place_that_never_rests_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows then which parts there are."""
+    url = "memory://merge-restless"
+    _part(f"{url}/a", 0)
+    listed = MemoryStore.list
+    names = count()
+
+    def list_and_add(store: MemoryStore, prefix: str = "") -> Iterator[ObjectInfo]:
+        found = list(listed(store, prefix))
+        if not prefix:
+            monkeypatch.setattr(MemoryStore, "list", listed)
+            _part(f"{url}/b{next(names)}", 1)
+            monkeypatch.setattr(MemoryStore, "list", list_and_add)
+        return iter(found)
+
+    monkeypatch.setattr(MemoryStore, "list", list_and_add)
+    with pytest.raises(ResumeError, match="changed during each"):
+        merge_index(url)
+
+
+@pytest.mark.slow
+def test_parts_that_finish_at_any_moment_are_joined_or_refused(tmp_path: Path) -> None:
+    """Real writers in threads, and merges among them: never fewer samples than were begun."""
+    for turn in range(20):
+        root = tmp_path / str(turn)
+        _part(root / "m", 0)
+        writers = [
+            MDSWriter(out=root / name, columns={"id": "int"}, size_limit=300) for name in "abyz"
+        ]
+        for number, writer in enumerate(writers):
+            for _ in range(turn + 1):
+                writer.write({"id": number + 1})
+        with ThreadPoolExecutor(len(writers)) as pool:
+            finishing = [pool.submit(writer.finish) for writer in writers]
+            while True:
+                with suppress(ResumeError):
+                    merge_index(root)
+                    break
+            for future in finishing:
+                future.result()
+        assert len(_ids(root)) == 1 + len(writers) * (turn + 1)
+
+
+def test_shards_without_an_index_are_an_unfinished_part(tmp_path: Path) -> None:
+    """Also where no journal tells of it; what an index above names is not meant."""
+    _part(tmp_path / "a", 0)
+    _part(tmp_path / "x/b", 1)
+    _part(tmp_path / "x/c", 2)
+    merge_index(tmp_path / "x")
+    (tmp_path / "x/b/index.json").unlink()
+    (tmp_path / "x/c/index.json").unlink()
+    merge_index(tmp_path)
+    assert _ids(tmp_path) == [0, 1, 2]
+    (tmp_path / "a/index.json").unlink()
+    with pytest.raises(ResumeError, match=r"1 part\(s\) are not finished: a\."):
+        merge_index(tmp_path)

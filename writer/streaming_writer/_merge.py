@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from streaming_core._index import (
     MAX_INDEX_BYTES,
@@ -24,6 +25,7 @@ from streaming_core.errors import (
     OutputNotEmptyError,
     ResumeError,
     SchemaError,
+    StreamingError,
 )
 from streaming_writer._journal import JOURNAL
 from streaming_writer._output import INDEX, Target
@@ -37,7 +39,22 @@ __all__ = ["merge_index"]
 
 _READERS = 16
 _TRIES = 3
+_LISTINGS = 8
+"""How often a place is listed that changes each time."""
+_SHARD = re.compile(r"shard\.\d{5,}\.[^/]+")
 _Part = tuple[str, ShardTable, dict[str, str]]
+
+
+class _Listing(NamedTuple):
+    """What the listing of one store says of data sets."""
+
+    url: str
+    indexes: dict[str, str]
+    """The etag of each index in a sub-folder, by key."""
+    journals: set[str]
+    """Folders that a writer is filling, or left unfinished."""
+    shards: set[str]
+    """The keys of shard files in folders without an index."""
 
 
 def merge_index(
@@ -61,7 +78,8 @@ def merge_index(
         IndexMissingError: There is nothing to join, or a listed index is not there.
         IndexInvalidError: An index is broken, that of `root` included, or two data sets
             have a file of the same name.
-        ResumeError: A data set below `root` is not finished; listed ones are not asked.
+        ResumeError: A data set below `root` is not finished, or has shards and no index; listed
+            ones are not asked.
         OutputNotEmptyError: The index of `root` names shards of its own, which would be lost.
         SchemaError: A listed index does not lie below `root`.
 
@@ -79,18 +97,10 @@ def merge_index(
     root, listed = _arguments(index_file_urls, out)
     stores = _stores(root, download_timeout, storage_options)
     _refuse_own_shards(stores)
-    keys = _found(stores) if listed is None else [_relative(item, root) for item in listed]
-    if not keys:
-        msg = f"{stores[0].url}: no data set in any folder below it (no {INDEX})"
-        raise IndexMissingError(msg)
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="streaming-merge") as readers:
-        tables = list(readers.map(partial(_table, stores), keys))
-        found = list(readers.map(partial(_sums, stores), keys))
-    parts = list(
-        zip((key.removesuffix(INDEX).rstrip("/") for key in keys), tables, found, strict=True)
-    )
     if listed is None:
-        parts = _without_joined(parts)
+        parts = _all_parts(stores)
+    else:
+        parts = _parts(stores, [_relative(item, root) for item in listed])
     merged = merge_tables([(prefix, table) for prefix, table, _ in parts])
     known = {name for role in ROLES for name in merged.basenames(role)}
     sums = {f"{prefix}/{name}": value for prefix, _, own in parts for name, value in own.items()}
@@ -121,6 +131,45 @@ def _arguments(
     return out, first
 
 
+def _parts(stores: Sequence[Store], keys: Sequence[str]) -> list[_Part]:
+    """Read the data sets of which the keys of the indexes are given."""
+    if not keys:
+        msg = f"{stores[0].url}: no data set in any folder below it (no {INDEX})"
+        raise IndexMissingError(msg)
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="streaming-merge") as readers:
+        tables = list(readers.map(partial(_table, stores), keys))
+        sums = list(readers.map(partial(_sums, stores), keys))
+    folders = (key.removesuffix(INDEX).rstrip("/") for key in keys)
+    return list(zip(folders, tables, sums, strict=True))
+
+
+def _all_parts(stores: Sequence[Store]) -> list[_Part]:
+    """Read all data sets in sub-folders, again until a listing before and one after are the same.
+
+    A part that finishes while a listing runs may be missing in it, with and without a trace.
+    """
+    listings = _listings(stores)
+    for _ in range(_LISTINGS):
+        failure, parts = None, []
+        try:
+            _refuse_unfinished(listings)
+            keys = sorted(listings[-1].indexes, key=lambda key: key.split("/"))
+            parts = _parts(stores, keys)
+            _refuse_without_index(listings[-1], parts)
+        except StreamingError as error:  # it may be due to the change
+            failure = error
+        before, listings = listings, _listings(stores)
+        if listings == before:
+            if failure is not None:
+                raise failure
+            return _without_joined(parts)
+    msg = (
+        f"{stores[0].url}: data sets below it changed during each of {_LISTINGS} listings; merge "
+        "once their writers have finished, or list the parts to merge"
+    )
+    raise ResumeError(msg)
+
+
 def _without_joined(parts: list[_Part]) -> list[_Part]:
     """Leave out indexes over others: what is below them speaks for itself, and may be newer."""
     folders = [f"{prefix}/" for prefix, _, _ in parts]
@@ -144,28 +193,55 @@ def _stores(target: Target, timeout: float, options: StorageOptions | None) -> l
     return [with_timeout(store, timeout) for store in stores]
 
 
-def _found(stores: Sequence[Store]) -> list[str]:
-    """Return the keys of all indexes in sub-folders, from the first store that has some."""
+def _listings(stores: Sequence[Store]) -> list[_Listing]:
+    """List the stores, up to the first that has indexes in sub-folders."""
+    found: list[_Listing] = []
     for store in stores:
-        keys = [info.key for info in store.list()]
-        found = [key for key in keys if key.endswith(f"/{INDEX}")]
-        _refuse_unfinished(store, keys, found)
-        if found:
-            return sorted(found, key=lambda key: key.split("/"))
-    return []
+        listing = _Listing(store.url, {}, set(), set())
+        for info in store.list():
+            folder, _, name = info.key.rpartition("/")
+            if f"/{JOURNAL}/" in info.key:
+                listing.journals.add(info.key.partition(f"/{JOURNAL}/")[0])
+            elif folder and name == INDEX:
+                listing.indexes[info.key] = info.etag
+            elif folder and _SHARD.fullmatch(name):
+                listing.shards.add(info.key)
+        indexed = {key.removesuffix(f"/{INDEX}") for key in listing.indexes}
+        loose = {key for key in listing.shards if key.rpartition("/")[0] not in indexed}
+        found.append(listing._replace(journals=listing.journals - indexed, shards=loose))
+        if listing.indexes:
+            break
+    return found
 
 
-def _refuse_unfinished(store: Store, keys: Sequence[str], found: Sequence[str]) -> None:
+def _refuse_unfinished(listings: Sequence[_Listing]) -> None:
     """Raise `ResumeError` if a part is not finished: its samples would be missing silently."""
-    begun = {key.partition(f"/{JOURNAL}/")[0] for key in keys if f"/{JOURNAL}/" in key}
-    open_parts = sorted(begun - {key.removesuffix(f"/{INDEX}") for key in found})
-    if open_parts:
-        shown = ", ".join(open_parts[:8]) + (", …" if len(open_parts) > 8 else "")  # noqa: PLR2004
-        msg = (
-            f"{store.url}: {len(open_parts)} part(s) are not finished: {shown}. "
-            "Finish them with resume=True, or list the parts to merge"
-        )
-        raise ResumeError(msg)
+    for listing in listings:
+        if listing.journals:
+            raise _unfinished(listing.url, listing.journals)
+
+
+def _refuse_without_index(listing: _Listing, parts: Sequence[_Part]) -> None:
+    """Raise `ResumeError` if a folder has shards that no index names."""
+    if not listing.shards:
+        return
+    named = {
+        f"{prefix}/{name}"
+        for prefix, table, _ in parts
+        for role in ROLES
+        for name in table.basenames(role)
+    }
+    folders = {key.rpartition("/")[0] for key in listing.shards - named}
+    if folders:
+        raise _unfinished(listing.url, folders)
+
+
+def _unfinished(url: str, folders: set[str]) -> ResumeError:
+    shown = ", ".join(sorted(folders)[:8]) + (", …" if len(folders) > 8 else "")  # noqa: PLR2004
+    return ResumeError(
+        f"{url}: {len(folders)} part(s) are not finished: {shown}. "
+        "Finish them with resume=True, or list the parts to merge"
+    )
 
 
 def _refuse_own_shards(stores: Sequence[Store]) -> None:

@@ -306,7 +306,7 @@ def _fingerprint(store: Store) -> str | None:
 def _base(store: Store) -> Base:
     table = parse_index(store.get(INDEX, max_bytes=MAX_INDEX_BYTES), f"{store.url}/{INDEX}")
     try:
-        sums = parse_sums(store.get(SUMS))
+        sums = parse_sums(store.get(SUMS, max_bytes=MAX_INDEX_BYTES))
     except ObjectNotFoundError:
         sums = {}
     # An append that was killed and dropped may have left its own sums.

@@ -33,6 +33,7 @@ from streaming_reader._cache._transfer import (
     received,
     teed,
     write_pieces,
+    written_digest,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Filler", "Made"]
 
-_MAX_WRONG = 2
 _PART_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -239,7 +239,8 @@ class Filler:
     ) -> int:
         """Fill the part of one decompressed file, and that of its compressed one; return the hash.
 
-        What came wrong is fetched once more.
+        Wrong bytes are fetched again at once; if other wrong bytes follow, the transport is at
+        fault, and each counts as a failed request. The same ones twice are an error.
         """
         if pair.zip is not None and zip_part is None and self._zip_is_here(pair.zip):
             digest = self._filled_from_zip(job, pair, pair.zip, handle)
@@ -248,25 +249,34 @@ class Filler:
         line = job.line
         if line is None:
             raise self.no_source(job.info)
-        wrong = 0
+        wrong: set[tuple[str, int]] = set()
         while True:
             pieces = self._coming(line, job, pair)
             try:
                 source = pieces if zip_part is None else teed(pieces, zip_part.number)
                 return self._written(job.info, pair, handle, source)
             except ShardCorruptError as error:
-                wrong += 1
+                found = str(error), written_digest(handle.number)
                 if job.keep_bad:
                     self._keep_copy(job, pair, is_zip=zip_part is not None)
-                if wrong == _MAX_WRONG:
+                if found in wrong:
                     raise _failure(job.info, pair, line, error) from error
+                if wrong:
+                    self._failed(job, pair, line, error)
+                wrong.add(found)
             except StoreError as error:
-                try:
-                    line.failed(error)
-                except StoreError:
-                    raise _failure(job.info, pair, line, error) from error
+                self._failed(job, pair, line, error)
             finally:
                 pieces.close()
+
+    def _failed(
+        self, job: _Job, pair: FilePair, line: Line, error: StoreError | ShardCorruptError
+    ) -> None:
+        """Wait until the next request may be made; raise `ShardFetchError` if none is."""
+        try:
+            line.failed(error)
+        except (StoreError, ShardCorruptError):
+            raise _failure(job.info, pair, line, error) from error
 
     def _coming(self, line: Line, job: _Job, pair: FilePair) -> Generator[memoryview]:
         remote = self._remote

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final
 
-__all__ = ["LEAST_RATE", "Flow", "Patience", "last_sign", "sign"]
-
-LEAST_RATE: Final = 256.0
-"""Bytes a second; whoever brings less over a whole timeout brings nothing."""
+__all__ = ["Patience", "last_sign", "sign"]
 
 
 class _Signs:
@@ -64,32 +60,3 @@ class Patience:
         now = time.monotonic() if moment is None else moment
         self._since = max(self._since, now)
         sign(self._since)
-
-
-class Flow:
-    """The bytes of one request as they come, and whether enough of them do.
-
-    Example:
-        >>> flow = Flow(60.0, now=0.0)
-        >>> flow.is_enough(100, now=59.0), flow.is_enough(100, now=61.0)
-        (True, False)
-    """
-
-    __slots__ = ("_bytes", "_since", "_timeout")
-
-    def __init__(self, timeout: float, *, now: float | None = None) -> None:
-        """Begin now; each `timeout` seconds have to bring something."""
-        self._timeout = timeout
-        self._since = time.monotonic() if now is None else now
-        self._bytes = 0
-
-    def is_enough(self, num_bytes: int, *, now: float | None = None) -> bool:
-        """Count bytes that came; False if a whole timeout brought less than `LEAST_RATE`."""
-        now = time.monotonic() if now is None else now
-        self._bytes += num_bytes
-        passed = now - self._since
-        if passed <= self._timeout:
-            return True
-        enough = self._bytes >= LEAST_RATE * passed
-        self._since, self._bytes = now, 0
-        return enough

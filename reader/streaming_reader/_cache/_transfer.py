@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import xxhash
 
 from streaming_core._codec import parse_compression
-from streaming_core._store import version_of
+from streaming_core._store import MinimumRate, too_slow, version_of
 from streaming_core.errors import (
     ObjectTooLargeError,
     RangeError,
+    ShardCorruptError,
     ShardSizeError,
     StoreBusyError,
     StoreError,
 )
-from streaming_reader._cache._patience import LEAST_RATE, Flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from streaming_reader._cache._pace import Pace
     from streaming_reader._cache._patience import Patience
 
-__all__ = ["Line", "expanded", "file_pieces", "received", "teed", "write_pieces"]
+__all__ = [
+    "Line",
+    "expanded",
+    "file_pieces",
+    "received",
+    "teed",
+    "write_pieces",
+    "written_digest",
+]
 
 _PIECE_BYTES: Final = 1 << 20
 _WORTH_BYTES: Final = 4 << 20
@@ -96,7 +104,13 @@ class Line:
         self.counts.bytes_fetched += count
         self.patience.renew()
 
-    def failed(self, error: StoreError, *, brought: int = 0, began: float | None = None) -> None:
+    def failed(
+        self,
+        error: StoreError | ShardCorruptError,
+        *,
+        brought: int = 0,
+        began: float | None = None,
+    ) -> None:
         """Wait until the next request may be made; raise `error` if none is.
 
         One that was refused because the store is busy counts for none. After one that `brought`
@@ -129,9 +143,10 @@ def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Gene
         began, start, is_mixed = line.begin(), check.size, False
         try:
             pieces = store.stream(file.basename, start=start, max_bytes=file.bytes)
-            flow = Flow(line.timeout)
+            rate, waiting = MinimumRate(line.timeout), time.monotonic()
             with closing(pieces):
                 for piece in pieces:
+                    seconds = time.monotonic() - waiting
                     if check.size == start:
                         line.answered(began)
                         is_mixed = _is_mixed(version, version_of(pieces), start, check)
@@ -143,8 +158,9 @@ def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Gene
                     if check.size > file.bytes:
                         raise check.wrong_size(None, line.url)
                     yield piece
-                    if check.size < file.bytes and not flow.is_enough(len(piece)):
+                    if not rate.is_enough(len(piece), seconds) and check.size < file.bytes:
                         raise _too_slow(line, file)
+                    waiting = time.monotonic()
             break
         except ObjectTooLargeError as error:
             raise check.wrong_size(None, line.url) from error
@@ -173,10 +189,7 @@ def _replaced(line: Line, file: FileInfo) -> StoreError:
 
 
 def _too_slow(line: Line, file: FileInfo) -> StoreError:
-    return StoreError(
-        f"stream {file.basename!r} in {line.url}: less than {LEAST_RATE:.0f} bytes a second "
-        f"came for {line.timeout:g} seconds; raise the download timeout if the line is that slow"
-    )
+    return StoreError(f"stream {file.basename!r} in {line.url}: {too_slow(line.timeout)}")
 
 
 def file_pieces(path: str, file: FileInfo, check: FileCheck) -> Generator[memoryview]:
@@ -223,6 +236,15 @@ def write_pieces(handle: int, pieces: Iterable[Buffer], then: Callable[[Buffer],
     if os.utime in os.supports_fd:
         now = time.time_ns()
         os.utime(handle, ns=(now, now))
+    return state.intdigest()
+
+
+def written_digest(handle: int) -> int:
+    """Return the hash of what an open file has."""
+    state, at = xxhash.xxh3_64(), 0
+    while piece := os.pread(handle, _PIECE_BYTES, at):
+        state.update(piece)
+        at += len(piece)
     return state.intdigest()
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_INDEX_BYTES", "parse_index"]
 
-MAX_INDEX_BYTES: Final = 4 << 30
+MAX_INDEX_BYTES: Final = 1 << 30
 """The largest document that is read unless the caller says otherwise."""
 
 

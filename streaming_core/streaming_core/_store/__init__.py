@@ -8,6 +8,7 @@ from streaming_core._store._local import LocalStore
 from streaming_core._store._lock import LOCK_NAME, FolderLock, release_all
 from streaming_core._store._memory import MemoryStore
 from streaming_core._store._options import StorageOptions
+from streaming_core._store._rate import MinimumRate, too_slow
 from streaming_core._store._resolve import open_store, public_url, register_store
 from streaming_core._store._retry import Attempts, Retry, is_final
 
@@ -19,6 +20,7 @@ __all__ = [
     "FolderLock",
     "LocalStore",
     "MemoryStore",
+    "MinimumRate",
     "ObjectInfo",
     "Parts",
     "Pieces",
@@ -30,6 +32,7 @@ __all__ = [
     "public_url",
     "register_store",
     "release_all",
+    "too_slow",
     "version_of",
     "with_timeout",
 ]

@@ -315,10 +315,11 @@ class FsspecStore:
     def _do(self, key: str, operation: str, act: Callable[[Any, str], _T]) -> _T:
         """Return what `act` returns, called again with other options if those were refused."""
         what = f"{operation} {key!r} in {self.url}" if key else f"{operation} in {self.url}"
+        since = self._options.renewals
         try:
             return self._mapped(what, operation, act)
         except AccessDeniedError:
-            if not self._options.renew():
+            if not self._options.renew(since):
                 raise
         return self._mapped(what, operation, act)
 

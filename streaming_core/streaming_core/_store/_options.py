@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
 from multiprocessing.context import get_spawning_popen
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streaming_core.errors import AccessDeniedError, SchemaError
 
@@ -19,9 +18,6 @@ __all__ = ["Options", "StorageOptions"]
 StorageOptions: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Names and values, or a function that returns them, which is called again when a store says that
 the credentials have run out."""
-
-_FRESH_SECONDS: Final = 1.0
-"""Whoever asks so soon after another thread did gets what that one got."""
 
 
 class _Guard:
@@ -51,7 +47,7 @@ class Options:
         ('http://127.0.0.1:9000', Options(endpoint_url))
     """
 
-    __slots__ = ("_function", "_known", "_lost", "_renewed", "_secret", "_values")
+    __slots__ = ("_function", "_known", "_lost", "_secret", "_values", "renewals")
 
     def __init__(
         self,
@@ -69,7 +65,8 @@ class Options:
         self._lost: frozenset[str] = frozenset()
         self._function = given if callable(given) else None
         self._values: Mapping[str, Any] | None = None
-        self._renewed = float("-inf")
+        self.renewals = 0
+        """How often other values were asked for; a request notes it before it reads values."""
         if not callable(given):
             self._values = self._checked({} if given is None else given)
 
@@ -80,7 +77,7 @@ class Options:
         """Leave out what is secret unless a worker process is being started."""
         state = {name: getattr(self, name) for name in self.__slots__}
         if self._function is not None:
-            state |= {"_values": None, "_renewed": float("-inf")}
+            state |= {"_values": None, "renewals": 0}
         elif get_spawning_popen() is None:
             values = self._values or {}
             state["_lost"] = self._lost | (self._secret & values.keys())
@@ -129,15 +126,19 @@ class Options:
             if self._values is None:
                 self._values = self._checked(self._function())
 
-    def renew(self) -> bool:
-        """Ask the function again; tell whether it returned anything else."""
+    def renew(self, since: int) -> bool:
+        """Ask the function for other values than those of a refused request.
+
+        `since` is what `renewals` was when the request read its values. If another thread has asked
+        since then, its values are used. Returns whether there are values to try.
+        """
         if self._function is None:
             return False
         with _guard.lock:
-            if self._values is not None and time.monotonic() - self._renewed < _FRESH_SECONDS:
+            if self.renewals != since:
                 return True
             before, self._values = self._values, self._checked(self._function())
-            self._renewed = time.monotonic()
+            self.renewals += 1
             return self._values != before
 
     def _checked(self, given: Any) -> Mapping[str, Any]:  # noqa: ANN401 - whatever a user gave

@@ -17,6 +17,7 @@ from streaming_core.errors import (
     RangeError,
     StoreBusyError,
     StoreError,
+    StreamingError,
     UnsafeKeyError,
 )
 
@@ -43,7 +44,7 @@ _BLINK_SECONDS: Final = 1.0
 """Some systems deliver Ctrl-C only between waits."""
 
 
-def is_final(error: StoreError) -> bool:
+def is_final(error: StreamingError) -> bool:
     """Tell whether asking again cannot help: the answer is no, or there is nobody to ask.
 
     Example:
@@ -125,7 +126,7 @@ class Attempts:
         self.failures = 0
         """How many attempts have failed so far."""
 
-    def failed(self, error: StoreError) -> None:
+    def failed(self, error: StreamingError) -> None:
         """Count a failure and wait until the next attempt is due; raise `error` if none is.
 
         Raises `StoreBusyError` if the store wants to be left alone for longer than there is time.
@@ -154,7 +155,7 @@ class Attempts:
         self._retry.wait(pause)
 
 
-def _asked_seconds(error: StoreError) -> float | None:
+def _asked_seconds(error: StreamingError) -> float | None:
     """Return for how long a store wants to be left alone; None if it does not say."""
     seconds = error.retry_after if isinstance(error, StoreBusyError) else None
     return seconds if seconds is not None and seconds > 0 else None

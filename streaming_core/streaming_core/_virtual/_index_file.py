@@ -12,8 +12,10 @@ from streaming_core._virtual._filed import Filed, digest_of
 from streaming_core._virtual._index import STEM_BYTES, VirtualIndex
 from streaming_core.errors import IndexInvalidError, Problem
 
-__all__ = ["dump", "filed_index", "index_digest", "parse"]
+__all__ = ["MAX_SOURCE_INDEX_BYTES", "dump", "filed_index", "index_digest", "parse"]
 
+MAX_SOURCE_INDEX_BYTES: Final = 4 << 30
+"""The largest published index that is read."""
 _VERSION: Final = 2
 
 

@@ -10,6 +10,7 @@ from streaming_core._store import LocalStore, open_store
 from streaming_core._virtual import build_index, dump, open_kind, parse, place_of
 from streaming_core._virtual._build import Changes, changes_since
 from streaming_core._virtual._discover import find_files, published_name
+from streaming_core._virtual._index_file import MAX_SOURCE_INDEX_BYTES
 from streaming_core.cli._layout import Spread, layout_advice, spread_of
 from streaming_core.errors import (
     AccessDeniedError,
@@ -169,7 +170,7 @@ class _Target(NamedTuple):
     def get(self) -> bytes | None:
         """Return the index, None if there is none."""
         try:
-            return self.store.get(self.name)
+            return self.store.get(self.name, max_bytes=MAX_SOURCE_INDEX_BYTES)
         except ObjectNotFoundError:
             return None
 

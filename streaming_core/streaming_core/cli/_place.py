@@ -156,7 +156,10 @@ def _parts(store: Store, keys: Iterable[str]) -> Iterator[Part]:
             yield Part(path, None, "unfinished")
             continue
         try:
-            table = parse_index(store.get(f"{path}/{INDEX}"), f"{store.url}/{path}/{INDEX}")
+            table = parse_index(
+                store.get(f"{path}/{INDEX}", max_bytes=MAX_INDEX_BYTES),
+                f"{store.url}/{path}/{INDEX}",
+            )
         except IndexInvalidError:
             yield Part(path, None, "broken")
         else:

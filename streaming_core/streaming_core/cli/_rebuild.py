@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streaming_core._index import dump_index, parse_index
+from streaming_core._index import MAX_INDEX_BYTES, dump_index, parse_index
 from streaming_core.cli._check import Finding
 from streaming_core.cli._entry import rebuild_entry
 from streaming_core.cli._place import INDEX, Unfinished, find_unfinished, load_table
@@ -108,7 +108,7 @@ def fix_index(
 def _look(store: LocalStore) -> tuple[str | None, bytes | None]:
     """Return why there must be a new index, or None, and the broken one if there is one."""
     try:
-        data = store.get(INDEX)
+        data = store.get(INDEX, max_bytes=MAX_INDEX_BYTES)
     except ObjectNotFoundError:
         return "missing", None
     try:

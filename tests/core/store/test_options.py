@@ -18,13 +18,12 @@ class _Renewing(str):
     options: Options
 
     def __hash__(self) -> int:
-        self.options.renew()
+        self.options.renew(self.options.renewals)
         return super().__hash__()
 
 
-def test_values_read_together_are_of_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_read_together_are_of_one_answer() -> None:
     """A key is never paired with the secret of another, though both are renewed meanwhile."""
-    monkeypatch.setattr("streaming_core._store._options._FRESH_SECONDS", 0.0)
     turns = count()
 
     def given() -> dict[str, int]:
@@ -52,3 +51,17 @@ def test_a_secret_that_did_not_travel_is_missed_also_among_others() -> None:
     assert back.together("key") == ("k",)
     with pytest.raises(AccessDeniedError, match="'secret' is not in the pickle"):
         back.together("key", "secret")
+
+
+def test_values_that_another_thread_renewed_are_tried_before_the_function_is_asked() -> None:
+    """However late a request is refused that was made with the values before."""
+    turns = count()
+    options = Options(lambda: {"key": min(1, next(turns))}, known=("key",))
+    first = options.renewals
+    assert options.get("key") == 0
+    assert options.renew(first)
+    second = options.renewals
+    assert options.get("key") == 1
+    assert options.renew(first)
+    assert next(turns) == 2
+    assert not options.renew(second)

@@ -10,7 +10,6 @@ import pytest
 from tests.servers.web import Asked, Said, WebServer
 
 from streaming_core import create_dataloader
-from streaming_core._store import _options
 from streaming_core.cli._index_files import IndexSettings, write_index
 
 if TYPE_CHECKING:
@@ -55,11 +54,9 @@ class _Keys:
     ids=str,
 )
 def test_an_epoch_goes_on_across_a_change_of_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: dict[str, Any]
+    tmp_path: Path, way: dict[str, Any]
 ) -> None:
     """In workers too, without starting them anew: they have the function, not what it gave."""
-    # However late a request of another thread is refused.
-    monkeypatch.setattr(_options, "_FRESH_SECONDS", 60.0)
     folder = tmp_path / "served"
     folder.mkdir()
     for at in range(30):

@@ -30,6 +30,7 @@ from streaming_core.errors import (
     ShardFetchError,
     ShardSizeError,
     StoreError,
+    StreamingError,
 )
 
 if TYPE_CHECKING:
@@ -241,3 +242,61 @@ def test_a_stream_tells_its_version(remote: Path) -> None:
                 assert first == (remote / _SHARD[1:]).read_bytes()
                 assert pieces.etag == store.head(_SHARD[1:]).etag != ""
             assert each == store
+
+
+# --- how often ------------------------------------------------------------------------------------
+
+
+def _wrong(remote: Path, name: str, times: int, *, same: bool) -> tuple[WebServer, list[str]]:
+    """Return a server that first gives a file `times` with another bit flipped, or the same one."""
+    body = (remote / name).read_bytes()
+    asked_for: list[str] = []
+
+    def answer(asked: Asked) -> Said | None:
+        if asked.path != f"/{name}":
+            return None
+        asked_for.append(asked.path)
+        if len(asked_for) > times:
+            return None
+        at = -1 if same else -len(asked_for)
+        wrong = bytearray(body)
+        wrong[at] ^= 1
+        return Said(200, bytes(wrong))
+
+    return WebServer(remote, answer=answer), asked_for
+
+
+@pytest.fixture
+def summed(tmp_path: Path) -> Path:
+    """Return a data set with hashes beside the index."""
+    folder = tmp_path / "summed"
+    write(folder, 40)
+    return folder
+
+
+@pytest.mark.parametrize("name", [_SHARD[1:], "index.json"])
+def test_wrong_answers_that_differ_are_tried_again_like_failed_requests(
+    summed: Path, tmp_path: Path, name: str
+) -> None:
+    """The line is at fault, so as many tries are made as for any other failure."""
+    server, asked_for = _wrong(summed, name, 2, same=False)
+    with server:
+        assert read(server.url, tmp_path / "local", download_retry=4) == _ALL
+    assert len(asked_for) == 3
+
+
+@pytest.mark.parametrize("name", [_SHARD[1:], "index.json"])
+def test_the_same_wrong_answer_twice_is_the_data(summed: Path, tmp_path: Path, name: str) -> None:
+    """Nothing is gained by asking for it again."""
+    server, asked_for = _wrong(summed, name, 99, same=True)
+    with server, pytest.raises(StreamingError, match=name.replace(".", r"\.")):
+        read(server.url, tmp_path / "local", download_retry=9)
+    assert len(asked_for) == 2
+
+
+def test_wrong_answers_that_differ_without_end_are_an_error(summed: Path, tmp_path: Path) -> None:
+    """After as many requests as were allowed, and the one that is always made again."""
+    server, asked_for = _wrong(summed, _SHARD[1:], 99, same=False)
+    with server, pytest.raises(ShardFetchError, match="wrong each time"):
+        read(server.url, tmp_path / "local", download_retry=1)
+    assert len(asked_for) == 3

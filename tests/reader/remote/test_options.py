@@ -13,7 +13,6 @@ from tests.reader.remote.serving import write
 from tests.servers.web import Asked, Said, WebServer
 
 from streaming_core import Stream, StreamingDataLoader, StreamingDataset, load_index
-from streaming_core._store import _options
 from streaming_core._store._http._wire import basic
 from streaming_core.errors import AccessDeniedError, SchemaError
 
@@ -78,7 +77,7 @@ def test_options_of_the_data_set_are_those_of_its_streams(url: str, tmp_path: Pa
 
 
 def test_a_function_is_asked_again_when_it_has_run_out(
-    url: str, door: _Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, door: _Door, tmp_path: Path
 ) -> None:
     """An epoch goes on across a change of credentials."""
     tokens = ["Bearer first"]
@@ -93,8 +92,6 @@ def test_a_function_is_asked_again_when_it_has_run_out(
     )  # fmt: skip
     samples = iter(dataset)
     ids = [next(samples)["id"] for _ in range(10)]
-    # However late a request of another thread is refused.
-    monkeypatch.setattr(_options, "_FRESH_SECONDS", 60.0)
     tokens.append("Bearer second")
     door.token = tokens[-1]
     ids += [sample["id"] for sample in samples]

@@ -171,8 +171,9 @@ class Credentials:
 
     def renew(self, used: Proof) -> bool:
         """Get another proof than the one `used`; tell whether there is any."""
+        since = self._options.renewals
         # Another thread may have been quicker.
-        if self.proof() != used or (self._options.renew() and self.proof() != used):
+        if self.proof() != used or (self._options.renew(since) and self.proof() != used):
             return True
         is_chain = isinstance(used, Token) and used == _identity.found.token
         return is_chain and isinstance(used, Token) and _identity.forget(used)

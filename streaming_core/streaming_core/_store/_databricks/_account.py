@@ -110,7 +110,8 @@ class Account:
 
     def renew(self, used: Mapping[str, str]) -> bool:
         """Get others than those `used`; tell whether there are any."""
-        if self.headers() != used or self._options.renew():
+        since = self._options.renewals
+        if self.headers() != used or self._options.renew(since):
             return True
         if self._token():
             return False

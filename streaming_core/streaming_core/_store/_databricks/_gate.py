@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streaming_core._store._databricks._account import Account
-from streaming_core._store._http import Call, Gate, Refusal
+from streaming_core._store._http import Call, Gate, Refusal, sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,20 +28,15 @@ class DatabricksGate(Gate):
     def __init__(self, endpoint: str, options: Options) -> None:
         super().__init__(endpoint, ca_file=options.get("ca_file"))
         self._account = Account(self.origin.text, options)
-        self._used: Mapping[str, str] = {}
-
-    def __getstate__(self) -> dict[str, object]:
-        """Leave out what was shown to the service."""
-        return self.__dict__ | {"_used": {}}
 
     def signed(self, call: Call) -> Call:
         """Add what says who we are."""
-        self._used = proof = self._account.headers()
+        sent.proof = proof = self._account.headers()
         return call._replace(headers={**call.headers, **proof})
 
     def renew(self) -> bool:
         """Sign in anew."""
-        return self._account.renew(self._used)
+        return self._account.renew(sent.proof)
 
     def explain(self, headers: Mapping[str, str], body: bytes) -> Refusal:
         """Return code and message."""

@@ -183,9 +183,10 @@ class Tokens:
         if not used:
             return False
         with _identities.setdefault("options", _Identity()).alone():
+            since = self._options.renewals
             if self.text() != used:  # another thread was quicker
                 return True
-            if self._options.renew() and self.text() != used:
+            if self._options.renew(since) and self.text() != used:
                 return True
         if not self._is_asked_for:
             return False

@@ -27,6 +27,7 @@ from streaming_core._store._http import (
     RefusedError,
     object_etag,
     query_text,
+    sent,
 )
 from streaming_core._store._s3._documents import DocumentError, error_of, object_page
 from streaming_core._store._s3._sign import signing_key
@@ -120,6 +121,7 @@ class GCSKeyGate(Gate):
 
     def signed(self, call: Call) -> Call:
         """Sign the call."""
+        sent.proof = self._options.renewals
         headers = dict(call.headers)
         if self._payer:
             headers["x-goog-user-project"] = self._payer
@@ -140,7 +142,7 @@ class GCSKeyGate(Gate):
 
     def renew(self) -> bool:
         """Ask for another key, where a function gives them."""
-        return self._options.renew()
+        return self._options.renew(sent.proof)
 
     def explain(self, headers: Mapping[str, str], body: bytes) -> Refusal:
         """Return code and message; the rest of the document may name keys."""

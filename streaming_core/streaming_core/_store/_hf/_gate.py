@@ -13,7 +13,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 
 from streaming_core._store._hf._place import COMMIT, token_of
-from streaming_core._store._http import Answer, Call, Gate, Origin, Refusal, RefusedError
+from streaming_core._store._http import Answer, Call, Gate, Origin, Refusal, RefusedError, sent
 from streaming_core._store._http._reading import content_range
 from streaming_core._store._http._wire import Request, WireError, exchange
 from streaming_core.errors import StoreError
@@ -138,11 +138,10 @@ class HfGate(Gate):
         self._options = options
         self._pin = _Pin(repo.revision if COMMIT.fullmatch(repo.revision) else "")
         self._places: dict[str, _Place] = {}
-        self._used = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is signed or secret."""
-        return self.__dict__ | {"_places": {}, "_used": ""}
+        return self.__dict__ | {"_places": {}}
 
     # --- the commit -------------------------------------------------------------------------------
 
@@ -180,14 +179,15 @@ class HfGate(Gate):
 
     def signed(self, call: Call) -> Call:
         """Add the token, if there is one."""
-        self._used = token = self.token()
+        sent.proof = token = self.token()
         if not token:
             return call
         return call._replace(headers={**call.headers, "Authorization": f"Bearer {token}"})
 
     def renew(self) -> bool:
         """Look for another token."""
-        return self.token() != self._used or self._options.renew()
+        since = self._options.renewals
+        return self.token() != sent.proof or self._options.renew(since)
 
     def explain(self, headers: Mapping[str, str], body: bytes) -> Refusal:
         """Return what the hub's own header says; bodies are pages as often as not."""

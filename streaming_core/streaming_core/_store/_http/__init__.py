@@ -1,6 +1,6 @@
 """Stores behind HTTP: connections, reading, errors; and plain web servers."""
 
-from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, query_text
+from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, query_text, sent
 from streaming_core._store._http._parallel import in_parallel, send_parts
 from streaming_core._store._http._reading import object_etag
 from streaming_core._store._http._store import HttpStore
@@ -21,5 +21,6 @@ __all__ = [
     "object_etag",
     "query_text",
     "send_parts",
+    "sent",
     "web_from_url",
 ]

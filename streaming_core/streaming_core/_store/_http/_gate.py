@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import email.utils
 import re
+import threading
 import time
 from abc import ABC, abstractmethod
 from datetime import UTC
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import quote, urljoin, urlsplit
 
 from streaming_core._store._http._wire import (
@@ -23,7 +24,7 @@ from streaming_core._store._http._wire import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Call", "Gate", "Refusal", "RefusedError", "query_text"]
+__all__ = ["Call", "Gate", "Refusal", "RefusedError", "query_text", "sent"]
 
 _ERROR_BYTES: Final = 64 << 10
 _MOST_REDIRECTS: Final = 5
@@ -86,6 +87,15 @@ class RefusedError(Exception):
             words.insert(1, f"Retry-After {self.retry_after:.0f} seconds")
         text = ", ".join(word for word in words if word)
         return _PRINTABLE.sub(" ", text)[:_MAX_MESSAGE_CHARS]
+
+
+class _Sent(threading.local):
+    """What this thread signed its last request with; other threads may have newer credentials."""
+
+    proof: Any = None
+
+
+sent = _Sent()
 
 
 class Gate(ABC):

@@ -7,7 +7,10 @@ costs more than all else that a small range takes.
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_core._store._rate import MinimumRate, too_slow
 
 if TYPE_CHECKING:
     import socket
@@ -27,6 +30,7 @@ _BLANK: Final = re.compile(rb"\n\r?\n")
 _FOLD: Final = re.compile(r"\r?\n[ \t]+")
 _STATUS: Final = re.compile(r"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: .*)?", re.ASCII)
 _SIZE: Final = re.compile(rb"[ \t]*0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+_DIGITS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _JOINED: Final = frozenset({"connection", "transfer-encoding"})
 """Headers of which each counts that comes."""
 
@@ -54,10 +58,11 @@ class Head(NamedTuple):
 class Incoming:
     """Reads from a socket; nothing of what comes is taken twice, or before its turn."""
 
-    __slots__ = ("_at", "_room", "_socket")
+    __slots__ = ("_at", "_rate", "_room", "_socket")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._rate: MinimumRate | None = None
         self._room = b""
         """What came and was not taken yet, from `_at` on."""
         self._at = 0
@@ -67,12 +72,20 @@ class Incoming:
         """Whether all that came was taken."""
         return self._at == len(self._room)
 
+    def expect(self, timeout: float | None) -> None:
+        """Require a minimum rate of what comes from now on, over spans of `timeout` seconds.
+
+        How long the first byte of a head may take is for the socket's own timeout. None: no rate.
+        """
+        self._rate = None if timeout is None else MinimumRate(timeout)
+
     def head(self) -> Head:
         """Return the next head.
 
         Raises:
             NoAnswerError: None begins.
-            WireError: It is cut short, or no HTTP, or only such come as precede answers.
+            WireError: It is cut short or too slow, or no HTTP, or only such come as precede
+                answers.
         """
         for _ in range(_MOST_INTERIM):
             found = _parsed(self._until_blank())
@@ -87,7 +100,10 @@ class Incoming:
     def readinto(self, view: memoryview) -> int:
         """Fill the beginning of `view` with what is there, at least one byte; 0 at the end."""
         if self._at == len(self._room):
-            return self._socket.recv_into(view)
+            began = time.monotonic()
+            count = self._socket.recv_into(view)
+            self._judge(count, began)
+            return count
         piece = self.ready(len(view))
         view[: len(piece)] = piece
         return len(piece)
@@ -125,6 +141,13 @@ class Incoming:
 
     def _until_blank(self) -> bytes:
         seen = 0
+        if self.is_empty:
+            self._room, self._at = self._socket.recv(_ROOM_BYTES), 0
+            if self._rate is not None:
+                self._rate = MinimumRate(self._rate.timeout)
+            if not self._room:
+                msg = "the connection ended where an answer had to begin"
+                raise NoAnswerError(msg)
         while True:
             match = _BLANK.search(self._room, self._at + max(0, seen - 2))
             if match is not None:
@@ -135,19 +158,22 @@ class Incoming:
             if seen > _MOST_HEAD_BYTES:
                 msg = f"the head of the answer has more than {_MOST_HEAD_BYTES} bytes"
                 raise WireError(msg)
-            if self._more():
-                continue
-            if self.is_empty:
-                msg = "the connection ended where an answer had to begin"
-                raise NoAnswerError(msg)
-            msg = "the connection ended within the head of the answer"
-            raise WireError(msg)
+            if not self._more():
+                msg = "the connection ended within the head of the answer"
+                raise WireError(msg)
 
     def _more(self) -> bool:
+        began = time.monotonic()
         piece = self._socket.recv(_ROOM_BYTES)
+        self._judge(len(piece), began)
         self._room = self._room[self._at :] + piece
         self._at = 0
         return bool(piece)
+
+    def _judge(self, count: int, began: float) -> None:
+        rate = self._rate
+        if rate is not None and count and not rate.is_enough(count, time.monotonic() - began):
+            raise WireError(too_slow(rate.timeout))
 
 
 class Chunks:
@@ -220,6 +246,10 @@ def _parsed(text: bytes) -> Head:
         name, value = before.strip(_SPACE).lower(), value.strip(_SPACE)
         if name == "content-length":
             named = [length.strip(_SPACE) for length in value.split(",")]
+            for length in named:
+                if not _DIGITS.fullmatch(length):
+                    msg = f"the answer has the Content-Length {value[:40]!r}, which is no number"
+                    raise WireError(msg)
             lengths.update(named)
             value = named[-1]
         elif name in _JOINED and name in headers:

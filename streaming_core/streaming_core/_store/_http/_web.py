@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from streaming_core._store._contract import ObjectInfo, byte_views, check_key, check_prefix
-from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError
+from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, sent
 from streaming_core._store._http._store import HttpStore
 from streaming_core._store._http._wire import basic
 from streaming_core._store._options import Options
@@ -38,6 +38,7 @@ class _WebGate(Gate):
 
     def signed(self, call: Call) -> Call:
         """Add what URL and options said of user, headers and query."""
+        sent.proof = self._options.renewals
         headers: dict[str, str] = {
             **self._url_options.get("headers", default={}),
             **self._options.get("headers", default={}),
@@ -47,7 +48,7 @@ class _WebGate(Gate):
 
     def renew(self) -> bool:
         """Ask for other headers."""
-        return self._options.renew()
+        return self._options.renew(sent.proof)
 
 
 class WebStore(HttpStore):

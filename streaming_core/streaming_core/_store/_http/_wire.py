@@ -60,8 +60,8 @@ _BROKEN: Final = (
 )
 _GONE: Final = (*_BROKEN, NoAnswerError)
 _NO_BODY: Final = frozenset({204, 304})
+_READS: Final = frozenset({"GET", "HEAD"})
 _WITH_BODY: Final = frozenset({"PUT", "POST", "PATCH"})
-_LENGTH_DIGITS: Final = 18
 _CHUNKED: Final = "chunked"
 _FORMS: Final = frozenset({_CHUNKED, "identity"})
 _TARGET: Final = re.compile(r"[!-~]+", re.ASCII)
@@ -143,10 +143,8 @@ class Answer:
     @property
     def length(self) -> int | None:
         """The size of the body (for HEAD, that it would have); None if the server does not say."""
-        text = self.headers.get("content-length", "")
-        if "transfer-encoding" in self.headers or not (text.isascii() and text.isdigit()):
-            return None
-        return int(text) if len(text) <= _LENGTH_DIGITS else None
+        text = self.headers.get("content-length")
+        return None if text is None or "transfer-encoding" in self.headers else int(text)
 
     def readinto(self, view: memoryview) -> int:
         """Fill the beginning of `view` with what is there, at least one byte; 0 at the end.
@@ -220,6 +218,7 @@ def exchange(request: Request) -> Answer:
         if connection is None:
             connection = connected(key, request.timeouts)
         connection.socket.settimeout(request.timeouts.stall)
+        connection.incoming.expect(request.timeouts.stall)
         try:
             return _answered(connection, key, request)
         except _GONE:
@@ -246,6 +245,9 @@ def _answered(connection: Connection, key: Key, request: Request) -> Answer:
             raise
     else:
         head = connection.incoming.head()
+    if request.method not in _READS:
+        # Services that take long to put an object together keep the line open with blanks.
+        connection.incoming.expect(None)
     return Answer(connection, head, key, bodyless=request.method == "HEAD")
 
 

@@ -71,7 +71,11 @@ class Account:
         """Get another than the one `used`; tell whether there is one."""
         if used is None:
             return False
-        self._options.renew()
+        since = self._options.renewals
+        self._read = None
+        if self.identity() != used:  # another thread was quicker
+            return True
+        self._options.renew(since)
         self._read = None
         return self.identity() != used
 

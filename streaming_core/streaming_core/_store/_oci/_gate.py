@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from streaming_core._store._http import Answer, Call, Gate, Refusal, RefusedError
+from streaming_core._store._http import Answer, Call, Gate, Refusal, RefusedError, sent
 from streaming_core._store._oci._account import Account
 from streaming_core._store._oci._sign import signature_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming_core._store._oci._sign import Identity
     from streaming_core._store._options import Options
 
 __all__ = ["OciGate"]
@@ -38,15 +37,10 @@ class OciGate(Gate):
         self._account = Account(options)
         self._ahead = timedelta()
         """How much the service's clock is ahead of ours."""
-        self._used: Identity | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        """Leave out who signed last."""
-        return self.__dict__ | {"_used": None}
 
     def signed(self, call: Call) -> Call:
         """Add the signature, if anybody signs."""
-        identity = self._used = self._account.identity()
+        identity = sent.proof = self._account.identity()
         if identity is None:
             return call
         proof = signature_headers(
@@ -61,7 +55,7 @@ class OciGate(Gate):
 
     def renew(self) -> bool:
         """Look for another identity."""
-        return self._account.renew(self._used)
+        return self._account.renew(sent.proof)
 
     def explain(self, headers: Mapping[str, str], body: bytes) -> Refusal:
         """Return code and message."""

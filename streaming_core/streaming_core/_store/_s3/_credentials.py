@@ -175,9 +175,10 @@ class Credentials:
         """Get other keys than those `used`; tell whether there are any."""
         if self._options.get("anonymous"):
             return False
+        since = self._options.renewals
         if self.keys() != used:  # another thread was quicker
             return True
-        if self._options.renew() and self.keys() != used:
+        if self._options.renew(since) and self.keys() != used:
             return True
         profile = self._options.get("profile", default="")
         if self._given() or (not profile and self._of_environment()):

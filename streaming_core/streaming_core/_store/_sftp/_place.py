@@ -116,9 +116,14 @@ class Says:
             check,
         )
 
-    def renew(self) -> bool:
-        """Ask for other options; tell whether there are any."""
-        return self._options.renew()
+    @property
+    def renewals(self) -> int:
+        """How often other options were asked for."""
+        return self._options.renewals
+
+    def renew(self, since: int) -> bool:
+        """Ask for other options than those of `since`; tell whether there are any."""
+        return self._options.renew(since)
 
 
 def _parts(url: str) -> SplitResult:

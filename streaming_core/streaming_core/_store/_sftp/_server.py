@@ -94,10 +94,11 @@ class Server:
             link = self._take()  # one may have come back while we waited
             if link is not None:
                 return link
+            since = self._says.renewals
             try:
                 link = connected(self.place, self._says.login())
             except RefusedError:
-                if not self._says.renew():
+                if not self._says.renew(since):
                     raise
                 link = connected(self.place, self._says.login())
             _live.add(link)

@@ -97,8 +97,6 @@ def test_an_expired_signature_is_renewed_once(
         return {"endpoint_url": emulator.endpoint, "sas_token": calls[-1]}
 
     store: Any = open_store(f"az://{container.container_name}", options)
-    # As if it had been opened long ago: what was asked for just now is not asked for again.
-    store._gate._credentials._options._renewed = float("-inf")
     start = threading.Barrier(8)
 
     def read(_: int) -> bytes:

@@ -172,11 +172,8 @@ def test_without_token_and_sdk_the_extra_is_named(
 
 
 @_URLS
-def test_a_token_that_ran_out_is_asked_for_again(
-    workspace: Workspace, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_ran_out_is_asked_for_again(workspace: Workspace, url: str) -> None:
     """A function's next answer is used when the workspace refuses; no secret leaves the process."""
-    monkeypatch.setattr("streaming_core._store._options._FRESH_SECONDS", 0.0)
     store = databricks_from_url(url, lambda: {"host": workspace.url, "token": workspace.token})
     store.put("a", [b"body"])
     workspace.token = "another"  # noqa: S105 - of a server in this process

@@ -124,9 +124,8 @@ def test_what_are_no_options_is_refused() -> None:
         store.get("a")
 
 
-def test_options_are_asked_for_again_when_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_asked_for_again_when_refused() -> None:
     """A web server that wants another token is asked once more with the fresh one."""
-    monkeypatch.setattr("streaming_core._store._options._FRESH_SECONDS", 0.0)
     tokens = iter(["stale", "fresh"])
     with WebServer() as server:
         server.files.put("a", b"body")

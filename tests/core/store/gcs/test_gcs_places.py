@@ -179,7 +179,6 @@ def test_a_new_key_is_asked_for_where_the_old_one_was_removed(keyed_server: Keye
         return keyed_server.options(**({"hmac_secret": "old"} if len(calls) == 1 else {}))
 
     store = open_store(f"gs://{keyed_server.backend.bucket()}", options)
-    store._gate._options._renewed = -1e9  # type: ignore[attr-defined]
     store.put("a", [b"body"])
     assert store.get("a") == b"body"
     assert len(calls) == 2

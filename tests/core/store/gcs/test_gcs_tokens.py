@@ -17,7 +17,6 @@ import pytest
 from tests.core.store.gcs.accounts import TokenService
 from tests.servers.web import Said
 
-from streaming_core._store import _options
 from streaming_core._store._gcs import GCSStore, _tokens
 from streaming_core.errors import (
     AccessDeniedError,
@@ -75,11 +74,8 @@ def test_an_expired_token_is_renewed_once(
     assert service.count == 2
 
 
-def test_a_function_is_called_again_once(
-    rules: GoogleRules, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_is_called_again_once(rules: GoogleRules) -> None:
     """A function that gives tokens is asked once more where one has expired, for all threads."""
-    monkeypatch.setattr(_options, "_FRESH_SECONDS", 0.0)
     rules.objects["a"] = b"body", 1
     rules.tokens = {"given-1"}
     calls: list[None] = []

@@ -225,7 +225,6 @@ def test_a_token_that_expires_in_between_is_renewed(rules: GoogleRules) -> None:
 
     def expire(asked: Asked) -> Said:
         rules.tokens = {"given-2"}
-        store._gate._tokens._options._renewed = -1e9  # type: ignore[attr-defined]
         return rules.served(asked)
 
     rules.before = _once(

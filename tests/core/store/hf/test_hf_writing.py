@@ -98,9 +98,8 @@ def test_tokens_come_from_option_environment_and_file(
     assert token(anonymous=True) == ""
 
 
-def test_a_token_that_ran_out_is_replaced(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_ran_out_is_replaced(hub: Hub) -> None:
     """A function is asked again when the hub refuses, and the read goes on."""
-    monkeypatch.setattr("streaming_core._store._options._FRESH_SECONDS", 0.0)
     hub.commit(_REPO, {"folder/a": b"body"})
     hub.token = "hf_1"  # noqa: S105 - of a hub in this process
     given = iter(["hf_1", "hf_2", "hf_3"])

@@ -321,3 +321,26 @@ def test_another_timeout_is_another_store_with_the_same_secrets() -> None:
             hasty.get("slow")
         given_up.set()
         assert store.child("part").get("slow") == b"s3cret"
+
+
+def test_a_request_that_is_refused_late_uses_what_another_renewed() -> None:
+    """Its header is not that of now, so no third one is needed."""
+    calls: list[int] = []
+
+    def options() -> dict[str, dict[str, str]]:
+        calls.append(1)
+        return {"headers": {"Authorization": str(min(len(calls), 2))}}
+
+    with WebServer() as server:
+        store = WebStore.at(server.url, options)
+
+        def answer(asked: Asked) -> Said:
+            if asked.headers["authorization"] == "2":
+                return Said(200, b"body")
+            if asked.path == "/late":
+                store.get("early")
+            return Said(401)
+
+        server.answer = answer
+        assert store.get("late") == b"body"
+    assert len(calls) == 2

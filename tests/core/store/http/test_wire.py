@@ -218,16 +218,15 @@ def test_chunks_are_joined(chunks: list[bytes]) -> None:
         assert read(server.url) == (200, b"".join(chunks))
 
 
-@pytest.mark.parametrize("length", ["9" * 17, "9" * 5000, "-5", "0x10", "\u0665"])
-def test_an_absurd_length_takes_no_memory(length: str) -> None:
+def test_an_absurd_length_takes_no_memory() -> None:
     """Room is made for what comes, not for what was announced."""
-    said = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nshort".encode()
-    with RawServer(saying(said)) as server, exchange(request(server.url)) as answer:
-        if length == "9" * 17:
-            with pytest.raises(WireError, match="ended 99999999999999994 bytes before"):
-                answer.read(10**17)
-        else:
-            assert answer.length is None
+    said = f"HTTP/1.1 200 OK\r\nContent-Length: {'9' * 17}\r\n\r\nshort".encode()
+    with (
+        RawServer(saying(said)) as server,
+        exchange(request(server.url)) as answer,
+        pytest.raises(WireError, match="ended 99999999999999994 bytes before"),
+    ):
+        answer.read(10**17)
 
 
 def test_a_stall_ends_with_its_time_wherever_it_happens() -> None:
@@ -248,14 +247,14 @@ def test_a_stall_ends_with_its_time_wherever_it_happens() -> None:
 @pytest.mark.slow
 def test_a_slow_body_is_no_stall() -> None:
     """Bytes that keep coming are waited for, though all of them take longer than the limit."""
-    body = bytes(range(40))
+    body = bytes(range(250)) * 80
 
     def talk(connection: socket.socket, _: int) -> None:
         read_request(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
-        for byte in body:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n")
+        for at in range(0, len(body), 500):
             threading.Event().wait(0.1)
-            connection.sendall(bytes([byte]))
+            connection.sendall(body[at : at + 500])
 
     with RawServer(talk) as server:
         began = time.monotonic()

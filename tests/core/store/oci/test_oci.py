@@ -167,11 +167,8 @@ def test_profiles_and_sessions(storage: ObjectStorage, config: Path, tmp_path: P
         _store(storage, profile="other").get("a")
 
 
-def test_a_function_is_asked_again(
-    storage: ObjectStorage, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_is_asked_again(storage: ObjectStorage, config: Path) -> None:
     """Options that ran out are renewed, and the read goes on."""
-    monkeypatch.setattr("streaming_core._store._options._FRESH_SECONDS", 0.0)
     storage.objects.clear()
     tokens = iter(["old", "new", "newer"])
     del config

@@ -50,11 +50,8 @@ def test_a_wrong_password_is_refused_once_and_not_shown(server: SftpServer) -> N
     assert server.logins == 1
 
 
-def test_fresh_options_are_asked_for_when_a_login_is_refused(
-    server: SftpServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fresh_options_are_asked_for_when_a_login_is_refused(server: SftpServer) -> None:
     """A function is called again, and the request is made with what it returns then."""
-    monkeypatch.setattr("streaming_core._store._options._FRESH_SECONDS", 0.0)
     passwords = iter([PASSWORD, "another one"])
     hosts = options_for(server)["known_hosts_file"]
     store = open_store(
