@@ -104,10 +104,12 @@ class EpochPlan:
             dealt = _dealt(source, world, position)
             batching: Batching = SharedBatching(source.all_streams(), dealt)
         else:
+            make = _MAKERS[config.batching_method]
+            # Made even if the plan of then is used: if it cannot be, the next epoch cannot.
+            batching = make(source, world)
             if began is not None:
                 _check_began(began, together)
-                world = _World(*began, initial_nodes)
-            batching = _MAKERS[config.batching_method](source, world)
+                batching = make(source, _World(*began, initial_nodes))
             self._skipped, odd = divmod(position, together)
             if odd:
                 msg = "%s goes on at a whole global batch: %d samples are given once more"
