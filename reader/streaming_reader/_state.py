@@ -18,10 +18,14 @@ _OURS: Final = "streaming_core"
 _BEGAN: Final = "epoch_began_on"
 _BEGAN_KEYS: Final = ("nodes", "ranks_per_node", "batch_size")
 _REQUIRED: Final = ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed")
-_MOST: Final = (1 << 63) - 2
-"""The shared block holds numbers of 64 bits, and counts on from an epoch."""
-_MOST_NODES: Final = 1 << 20
-"""Canonical nodes that a checkpoint may bring: memory and time of an epoch grow with them."""
+_MOST: Final = 1 << 62
+"""Numbers of 64 bits are shared by the processes of a rank, and epochs are counted on."""
+_MOST_SEED: Final = (1 << 63) - 1
+_MOST_NODES: Final = 1 << 16
+"""Canonical nodes that a checkpoint may bring: memory and time of an epoch grow with them.
+
+By default as many as 1,024 nodes have with `py1s`.
+"""
 
 
 def make_state(position: Position, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +100,7 @@ def _position(
         epoch=_number(given, "epoch", 0),
         sample=_number(given, "sample_in_epoch", 0),
         canonical_nodes=_number(given, "num_canonical_nodes", 1, most_nodes),
-        seed=_number(given, "shuffle_seed", 0),
+        seed=_number(given, "shuffle_seed", 0, _MOST_SEED),
         initial_nodes=None if initial is None else _number(given, "initial_physical_nodes", 1),
     )
     own = given.get(_OURS)
