@@ -314,8 +314,9 @@ def _numbers(position: Position) -> list[int]:
 
 def _position(words: NDArray[np.int64]) -> Position:
     epoch, sample, *numbers, nodes, ranks, batch = (int(word) for word in words)
-    optional = (None if number < 0 else number for number in numbers)
-    return Position(epoch, sample, *optional, began=(nodes, ranks, batch) if nodes else None)
+    canonical, seed, initial = (None if number < 0 else number for number in numbers)
+    began = (nodes, ranks, batch) if nodes else None
+    return Position(epoch, sample, canonical, seed, initial, began)
 
 
 def _nbytes() -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Final, cast
+
+import numpy as np
 
 from streaming_core.errors import CheckpointError
 from streaming_reader._shared import Position
@@ -145,8 +146,12 @@ def _mapping(value: Any, wanted: str) -> Mapping[str, Any]:  # noqa: ANN401 - fr
 
 
 def _number(given: Mapping[str, Any], key: str, least: int, most: int = _MOST) -> int:
-    value = given.get(key)
-    if isinstance(value, Integral) and not isinstance(value, bool) and least <= value <= most:
+    value: Any = given.get(key)
+    if (
+        isinstance(value, (int, np.integer))
+        and not isinstance(value, bool)
+        and least <= value <= most
+    ):
         return int(value)
     msg = (
         f"the checkpoint's {key} must be a whole number from {least} to {most}, "

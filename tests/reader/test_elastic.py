@@ -72,7 +72,7 @@ def test_the_next_epoch_is_planned_for_the_present_world(tmp_path: Path) -> None
 def test_the_loader_may_have_the_only_batch_size(tmp_path: Path) -> None:
     """What the epoch began with is known from iterating then."""
     streams = _streams(tmp_path, 101, 53)
-    config = {"batching_method": "per_stream", "shuffle": True}
+    config: dict[str, Any] = {"batching_method": "per_stream", "shuffle": True}
     dataset = StreamingDataset(streams=[Stream(**each) for each in streams], **config)
     for _ in dataset.batches(8, batch_format="rows"):
         break

@@ -188,7 +188,7 @@ def _mutate(rng: random.Random, state: dict[str, Any]) -> Any:
         own = state.get("streaming_core")
         if type(own) is dict:
             places += [each for each in own.values() if type(each) in (dict, list) and each]
-        place = rng.choice(places)
+        place: Any = rng.choice(places)
         value = rng.choice(_VALUES)
         if type(place) is list:
             place[rng.randrange(len(place))] = value

@@ -39,6 +39,15 @@ class _State:
     began: tuple[int, int, int] | None = None
 
 
+def _weight(rng: random.Random, kind: str) -> dict[str, Any]:
+    values: dict[str, list[float]] = {
+        "repeat": [0.6, 1, 1.7],
+        "choose": [30, 77, 150],
+        "proportion": [1, 2, 3],
+    }
+    return {kind: rng.choice(values[kind])} if kind in values else {}
+
+
 @dataclass
 class _Job:
     """A job drawn at random."""
@@ -64,18 +73,12 @@ class _Job:
             "partition_algo": rng.choice(["relaxed", "relaxed", "orig"]),
         }
         kind = rng.choice(["plain", "plain", "repeat", "choose", "proportion"])
-        values = {
-            "plain": dict,
-            "repeat": lambda: {"repeat": rng.choice([0.6, 1, 1.7])},
-            "choose": lambda: {"choose": rng.randint(30, 150)},
-            "proportion": lambda: {"proportion": rng.choice([1, 2, 3])},
-        }
-        self.weights = [values[kind]() for _ in self.counts]
+        self.weights = [_weight(rng, kind) for _ in self.counts]
 
     @property
     def is_random(self) -> bool:
         """Whether samples of all streams are one sequence."""
-        return self.config["batching_method"] == "random"
+        return bool(self.config["batching_method"] == "random")
 
     def shape(self, most: int = 32) -> Shape:
         """Return a world of at most so many ranks that can divide the global batch evenly."""
@@ -162,7 +165,8 @@ def _chain(job: _Job) -> bool:
     if job.is_random:
         alone, _ = _planned(job, (1, 1), replace(end, sample=0, initial_nodes=1), None)
         least.update(itertools.chain(*alone))
-    shape, state, found = first, _State(), []
+    shape, state = first, _State()
+    found: Steps = []
     for _ in range(job.rng.randint(1, 4)):
         left = len(wanted) - len(found)
         more, state = _planned(job, shape, state, job.rng.choice([0, 1, left // 2, left, left + 1]))
