@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ITERATION", "Epochs"]
 
+_log = logging.getLogger("streaming_core.reader")
 ITERATION: ContextVar[str | None] = ContextVar("iteration", default=None)
 """The name of the iteration that is being begun, where a loader has announced it."""
 _THIN: Final = 64
@@ -71,6 +73,7 @@ class Epochs:
         position = shared.begin(worker=world.worker, iteration=name)
         if divider is Divider.SKIPPER and not (shared.is_placed or position.epoch):
             raise CheckpointError(SKIPPED)
+        self.shared.batch_size = batch_size
         plan = self.plan(world, position, batch_size)
         if position.sample and not plan.num_steps:
             # What was loaded was the end of an epoch.
@@ -121,6 +124,7 @@ class Epochs:
             epoch=position.epoch,
             position=position.sample,
             initial_nodes=position.initial_nodes,
+            began=position.began if position.sample else None,
             arrays=self.arrays,
         )
 
@@ -136,8 +140,12 @@ class Epochs:
         position = self.shared.current or self.shared.start
         offset = position.sample if num_samples is None or not from_beginning else 0
         if finished:
-            num_samples = max(num_samples or 0, self._all_samples(world, position) - offset)
-        nodes = world.replicated(self.replication).num_nodes
+            left = self.plan(world, position, self._size or 1).num_samples
+            num_samples = max(num_samples or 0, position.sample + left - offset)
+        shape = world.replicated(self.replication)
+        nodes, began = shape.num_nodes, position.began if position.sample else None
+        if began is None and (size := self._size) is not None:
+            began = (nodes, shape.ranks_per_node, size)
         return make_state(
             Position(
                 epoch=position.epoch,
@@ -145,17 +153,15 @@ class Epochs:
                 canonical_nodes=position.canonical_nodes or self.order.canonical_nodes(nodes),
                 seed=_or(position.seed, self.order.shuffle_seed),
                 initial_nodes=position.initial_nodes or nodes,
+                began=began,
             ),
             self._facts(world),
         )
 
-    def _all_samples(self, world: World, position: Position) -> int:
-        """Return after how many samples nothing is left; ranks may be given some twice."""
-        if self.order.batching_method != "random":
-            return self.weights.epoch_size
-        alone = world.for_worker(0, 1)
-        plan = self.plan(alone, replace(position, sample=0), batch_size=1)
-        return plan.num_steps * plan.num_ranks
+    @property
+    def _size(self) -> int | None:
+        """The batch size that was given, or that the last iteration was begun with."""
+        return self.batch_size or self.shared.batch_size
 
     def load(self, world: World, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on where `state` was taken.
@@ -163,14 +169,19 @@ class Epochs:
         Raises:
             CheckpointError: It belongs to other data or settings; says what differs.
         """
-        position = parse_state(state, self._facts(world))
-        size = self.weights.epoch_size
-        if position.sample > 2 * (size + world.num_ranks):  # ranks may get some samples twice
-            msg = (
-                f"the checkpoint was taken after {position.sample} samples of an epoch that has "
-                f"{size} here; it belongs to more data, or to other weights"
+        shape = world.replicated(self.replication)
+        position = parse_state(
+            state,
+            self._facts(world),
+            num_samples=self.weights.epoch_size,
+            num_ranks=shape.num_ranks,
+            canonical_nodes=self.order.canonical_nodes(shape.num_nodes),
+        )
+        if position.sample and position.began is None and self.order.batching_method != "random":
+            _log.warning(
+                "the checkpoint does not say on how many nodes and ranks its epoch began: if these "
+                "were others than now, some samples of it are repeated and others left out"
             )
-            raise CheckpointError(msg)
         worker = torch_worker()
         if worker is None:
             self.shared.set(position)

@@ -45,11 +45,12 @@ COUNTERS: Final = (
 
 _WORKERS: Final = 1024
 """Rows for workers; one more than these shares the row of another and only its counts suffer."""
-_HEAD: Final = 8
+_HEAD: Final = 12
 _RECORDS: Final = 256
 """How many iterations are remembered, for workers that begin late."""
-_SETS: Final = 5
-_KEY: Final = 7
+_PLACE: Final = slice(8)
+_HOW, _SETS, _KEY = 8, 9, 11
+_SIZE: Final = 10
 _WORD: Final = 8
 _JUMPED, _RESUMED = 1, 2
 """Who has set where to begin: somebody who counts epochs, or a checkpoint."""
@@ -68,6 +69,8 @@ class Position:
     """The run's that began, or None for this one's own."""
     initial_nodes: int | None = None
     """Physical nodes of the run that began, or None if it begins here."""
+    began: tuple[int, int, int] | None = None
+    """Nodes, ranks of each, and samples of a rank's batch that this epoch began with, if known."""
 
 
 class SharedBlock:
@@ -88,7 +91,7 @@ class SharedBlock:
         self._iterations = 0
         self._handle: int | None = None
         self._map(mmap.mmap(-1, _nbytes()))
-        self._words[:5] = _numbers(Position(0))
+        self._words[_PLACE] = _numbers(Position(0))
 
     def _map(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -104,28 +107,29 @@ class SharedBlock:
         Workers of one `run` may each set the same, which then counts once. `resumed` says that it
         is from a checkpoint.
         """
-        self._words[:6] = [*_numbers(position), _RESUMED if resumed else _JUMPED]
-        self._words[6] = (uuid.uuid4().int if run is None else run) & ((1 << 62) - 1)
+        self._words[_PLACE] = _numbers(position)
+        self._words[_HOW] = _RESUMED if resumed else _JUMPED
+        self._words[_SETS] = (uuid.uuid4().int if run is None else run) & ((1 << 62) - 1)
         self._begun[worker % _WORKERS] = 0
 
     def jump(self, epoch: int) -> None:
         """Let the next iteration begin `epoch` from its start, with the order's settings kept."""
-        self.set(replace(self.start, epoch=epoch, sample=0), resumed=False)
+        self.set(replace(self.start, epoch=epoch, sample=0, began=None), resumed=False)
 
     @property
     def start(self) -> Position:
         """The position last set."""
-        return _position(self._words[:5])
+        return _position(self._words[_PLACE])
 
     @property
     def is_placed(self) -> bool:
         """Whether somebody has set where to begin."""
-        return bool(self._words[5])
+        return bool(self._words[_HOW])
 
     @property
     def is_resumed(self) -> bool:
         """Whether that was a checkpoint, and nothing else since."""
-        return int(self._words[5]) == _RESUMED
+        return int(self._words[_HOW]) == _RESUMED
 
     @property
     def _records(self) -> NDArray[np.int64]:
@@ -143,7 +147,7 @@ class SharedBlock:
 
     def _last(self, records: NDArray[np.int64]) -> int:
         """Return the last epoch that was begun since `set`, or -1."""
-        return int(records[records[:, _SETS] == self._words[6], 0].max(initial=-1))
+        return int(records[records[:, _SETS] == self._words[_SETS], 0].max(initial=-1))
 
     def _next(self, records: NDArray[np.int64]) -> Position:
         return self.at(max(int(self._words[0]), self._last(records) + 1))
@@ -162,7 +166,9 @@ class SharedBlock:
     def at(self, epoch: int) -> Position:
         """Return where `epoch` begins, which is within it only if it is the one that was set."""
         start = self.start
-        return replace(start, epoch=epoch, sample=start.sample if epoch == start.epoch else 0)
+        if epoch == start.epoch:
+            return start
+        return replace(start, epoch=epoch, sample=0, began=None)
 
     def name(self, run: int | None) -> str:
         """Return a name for the iteration that this process begins now.
@@ -174,7 +180,7 @@ class SharedBlock:
         if run is None:
             return uuid.uuid4().hex
         # A run has its seed, and with it its name, from a checkpoint where torchdata resumes it.
-        return f"{run}:{self._iterations}:{int(self._words[6])}"
+        return f"{run}:{self._iterations}:{int(self._words[_SETS])}"
 
     def announce(self, iteration: str) -> Position:
         """Settle now where an iteration begins whose workers may begin it later."""
@@ -214,10 +220,19 @@ class SharedBlock:
         record = self._records[key % _RECORDS]
         # Whoever finds the key finds the rest: it is taken away first, and written last.
         record[_KEY] = 0
-        record[:5] = _numbers(position)
-        record[_SETS] = self._words[6]
+        record[_PLACE] = _numbers(position)
+        record[_SETS] = self._words[_SETS]
         record[_KEY] = key
         return position
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch size that the last iteration was begun with, None if none was."""
+        return int(self._words[_SIZE]) or None
+
+    @batch_size.setter
+    def batch_size(self, size: int) -> None:
+        self._words[_SIZE] = size
 
     # --- counters ---------------------------------------------------------------------------------
 
@@ -284,7 +299,7 @@ def _key(iteration: str) -> int:
 
 def _found(records: NDArray[np.int64], key: int) -> Position | None:
     same = records[records[:, _KEY] == key]
-    return _position(same[0, :5]) if len(same) else None
+    return _position(same[0, _PLACE]) if len(same) else None
 
 
 def _mark(key: int, position: Position) -> int:
@@ -294,12 +309,14 @@ def _mark(key: int, position: Position) -> int:
 def _numbers(position: Position) -> list[int]:
     optional = (position.canonical_nodes, position.seed, position.initial_nodes)
     numbers = [-1 if number is None else number for number in optional]
-    return [position.epoch, position.sample, *numbers]
+    return [position.epoch, position.sample, *numbers, *(position.began or (0, 0, 0))]
 
 
 def _position(words: NDArray[np.int64]) -> Position:
-    epoch, sample, *numbers = (int(word) for word in words)
-    return Position(epoch, sample, *(None if number < 0 else number for number in numbers))
+    epoch, sample, *numbers, nodes, ranks, batch = (int(word) for word in words)
+    canonical, seed, initial = (None if number < 0 else number for number in numbers)
+    began = (nodes, ranks, batch) if nodes else None
+    return Position(epoch, sample, canonical, seed, initial, began)
 
 
 def _nbytes() -> int:

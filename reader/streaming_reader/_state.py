@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
+
+import numpy as np
 
 from streaming_core.errors import CheckpointError
 from streaming_reader._shared import Position
@@ -12,7 +16,17 @@ __all__ = ["make_state", "parse_state"]
 
 _OURS: Final = "streaming_core"
 """Holds what the reference knows nothing of; it reads past it."""
+_BEGAN: Final = "epoch_began_on"
+_BEGAN_KEYS: Final = ("nodes", "ranks_per_node", "batch_size")
 _REQUIRED: Final = ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed")
+_MOST: Final = 1 << 62
+"""Numbers of 64 bits are shared by the processes of a rank, and epochs are counted on."""
+_MOST_SEED: Final = (1 << 63) - 1
+_MOST_NODES: Final = 1 << 16
+"""Canonical nodes that a checkpoint may bring: memory and time of an epoch grow with them.
+
+By default as many as 1,024 nodes have with `py1s`.
+"""
 
 
 def make_state(position: Position, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,35 +38,89 @@ def make_state(position: Position, facts: Mapping[str, Any]) -> dict[str, Any]:
         >>> make_state(Position(1, 512, 2, 9176, 1), {"shuffle": True})["sample_in_epoch"]
         512
     """
+    began = {}
+    if position.began is not None:
+        began[_BEGAN] = dict(zip(_BEGAN_KEYS, position.began, strict=True))
     return {
         "epoch": position.epoch,
         "sample_in_epoch": position.sample,
         "num_canonical_nodes": position.canonical_nodes,
         "shuffle_seed": position.seed,
         "initial_physical_nodes": position.initial_nodes,
-        _OURS: dict(facts),
+        _OURS: {**facts, **began},
     }
 
 
-def parse_state(state: Any, facts: Mapping[str, Any]) -> Position:  # noqa: ANN401 - from a user's file
+def parse_state(
+    state: Any,  # noqa: ANN401 - from a user's file
+    facts: Mapping[str, Any],
+    *,
+    num_samples: int,
+    num_ranks: int,
+    canonical_nodes: int,
+) -> Position:
     """Return the position of a checkpoint, ours or the reference's.
+
+    The numbers are those of this run: samples of an epoch, ranks, and its own canonical nodes.
 
     Raises:
         CheckpointError: It is none, or what it was made with differs from `facts`; lists all.
     """
-    if not isinstance(state, Mapping):
-        msg = f"a checkpoint is a mapping with {', '.join(_REQUIRED)}; came {type(state).__name__}"
+    try:
+        position, is_ours = _position(state, facts, max(canonical_nodes, _MOST_NODES))
+    except CheckpointError:
+        raise
+    except Exception as error:
+        # The values' own methods may raise whatever they like.
+        msg = f"the checkpoint cannot be read: looking at it raised {type(error).__name__}"
+        raise CheckpointError(msg) from error
+    # Padding to canonical nodes and ranks gives some samples twice.
+    most = 2 * (max(num_samples, position.canonical_nodes or 0) + num_ranks)
+    if not is_ours and position.sample > most:
+        msg = (
+            f"the checkpoint was taken after {position.sample} samples of an epoch that has "
+            f"{num_samples} here; it belongs to more data, or to other weights"
+        )
         raise CheckpointError(msg)
-    given = cast("Mapping[str, Any]", state)
+    return position
+
+
+def _position(
+    state: Any,  # noqa: ANN401 - from a user's file
+    facts: Mapping[str, Any],
+    most_nodes: int,
+) -> tuple[Position, bool]:
+    """Return the position of a checkpoint, and whether it says which data it belongs to."""
+    given = _mapping(state, f"a checkpoint is a mapping with {', '.join(_REQUIRED)}")
     missing = [key for key in _REQUIRED if key not in given]
     if missing:
         msg = f"this is no checkpoint of a data set: {', '.join(missing)} missing"
         raise CheckpointError(msg)
-    then: Mapping[str, Any] = given.get(_OURS) or {}
+    initial = given.get("initial_physical_nodes")
+    found = Position(
+        epoch=_number(given, "epoch", 0),
+        sample=_number(given, "sample_in_epoch", 0),
+        canonical_nodes=_number(given, "num_canonical_nodes", 1, most_nodes),
+        seed=_number(given, "shuffle_seed", 0, _MOST_SEED),
+        initial_nodes=None if initial is None else _number(given, "initial_physical_nodes", 1),
+    )
+    own = given.get(_OURS)
+    if own is None:
+        return found, False
+    then = _mapping(own, f"the checkpoint's {_OURS} is a mapping of what it was made with")
+    _compare(then, facts)
+    if then.get(_BEGAN) is not None:
+        began = _mapping(then[_BEGAN], f"the checkpoint's {_BEGAN} is a mapping")
+        nodes, ranks, batch = (_number(began, key, 1) for key in _BEGAN_KEYS)
+        found = replace(found, began=(nodes, ranks, batch))
+    return found, "data" in then
+
+
+def _compare(then: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     differing = [
-        f"{key} was {then[key]!r:.80} and is {now!r:.80}"
+        f"{key} was {_shown(then[key])} and is {now!r:.80}"
         for key, now in facts.items()
-        if key in then and then[key] != now
+        if key in then and not _is_equal(then[key], now)
     ]
     if differing:
         msg = (
@@ -61,22 +129,40 @@ def parse_state(state: Any, facts: Mapping[str, Any]) -> Position:  # noqa: ANN4
             "without the checkpoint"
         )
         raise CheckpointError(msg)
-    return Position(
-        epoch=_number(given, "epoch", 0),
-        sample=_number(given, "sample_in_epoch", 0),
-        canonical_nodes=_number(given, "num_canonical_nodes", 1),
-        seed=_number(given, "shuffle_seed", 0),
-        initial_nodes=(
-            None
-            if given.get("initial_physical_nodes") is None
-            else _number(given, "initial_physical_nodes", 1)
-        ),
-    )
 
 
-def _number(given: Mapping[str, Any], key: str, least: int) -> int:
-    value = given[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"the checkpoint's {key} must be a whole number from {least} on, came {value!r:.80}"
+def _is_equal(then: Any, now: Any) -> bool:  # noqa: ANN401 - a setting, or what a file holds instead
+    try:
+        return bool(then == now)
+    except Exception:  # noqa: BLE001 - arrays are neither equal nor not, others raise what they like
+        return False
+
+
+def _mapping(value: Any, wanted: str) -> Mapping[str, Any]:  # noqa: ANN401 - from a user's file
+    if not isinstance(value, Mapping):
+        msg = f"{wanted}; came {type(value).__name__}"
         raise CheckpointError(msg)
-    return value
+    return cast("Mapping[str, Any]", value)
+
+
+def _number(given: Mapping[str, Any], key: str, least: int, most: int = _MOST) -> int:
+    value: Any = given.get(key)
+    if (
+        isinstance(value, (int, np.integer))
+        and not isinstance(value, bool)
+        and least <= value <= most
+    ):
+        return int(value)
+    msg = (
+        f"the checkpoint's {key} must be a whole number from {least} to {most}, "
+        f"came {_shown(value)}"
+    )
+    raise CheckpointError(msg)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - from a user's file
+    """Return a value as text, in bounded time whatever it is."""
+    try:
+        return f"{reprlib.repr(value):.80}"
+    except Exception:  # noqa: BLE001 - its own method may raise whatever it likes
+        return f"a value of type {type(value).__name__}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streaming_reader._order._partition import Partition
+    from streaming_reader._order._partition import Evened, Partition
     from streaming_reader._order._sequence import Sequence
 
 __all__ = [
@@ -61,7 +61,7 @@ def _distinct(numbers: NDArray[np.int64]) -> list[int]:
 class SharedBatching:
     """`random`: all streams are one sequence; also each stream of the other methods for itself."""
 
-    def __init__(self, sequence: Sequence, dealt: Partition) -> None:
+    def __init__(self, sequence: Sequence, dealt: Partition | Evened) -> None:
         self._sequence = sequence
         self._dealt = dealt
 

@@ -17,7 +17,7 @@ from streaming_core.errors import OrderError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Grid", "Lane", "Partition", "partition"]
+__all__ = ["Evened", "Grid", "Lane", "Partition", "partition"]
 
 _log = logging.getLogger("streaming_core.reader")
 
@@ -59,6 +59,11 @@ class Grid:
     def size(self) -> int:
         """Number of elements, padding included."""
         return self._rows * self._columns
+
+    @property
+    def distinct(self) -> int:
+        """Number of elements before those that repeat others on account of the nodes."""
+        return self._rows * self._width
 
     def take(self, elements: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the big positions of elements, which count down the columns."""
@@ -124,11 +129,26 @@ class Partition:
         self._nodes, self._ranks, self._batch = world
         self._grid = Grid(samples, rows, self._nodes)
         self._drop = drop - drop % self._nodes
-        if self._drop != drop:
+        if drop >= self._grid.distinct:
+            # All was given; what follows is only there to give these nodes as many.
+            self._drop = max(self._grid.size, self._drop)
+        elif self._drop != drop:
             msg = "going on after %d samples instead of %d, a multiple of the nodes (%d)"
             _log.warning(msg, self._drop, drop, self._nodes)
         self._lane = Lane(max(self._grid.size - self._drop, 0) // self._nodes, self._ranks)
         self._per_rank = self._lane.size // self._ranks
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of all ranks, repeated ones counted each time."""
+        return self._lane.size * self._nodes
+
+    @property
+    def filled(self) -> NDArray[np.int64]:
+        """The slots of the last global step that are not empty."""
+        own = self._per_rank - (self.steps - 1) * self._batch
+        slots = np.arange(self._nodes * self._ranks * self._batch)
+        return slots[slots % self._batch < own]
 
     @property
     def full_steps(self) -> int:
@@ -173,6 +193,52 @@ class Partition:
         return step, (node * self._ranks + rank) * self._batch + slot
 
 
+@final
+class Evened:
+    """A partition in other slots than it was made for, whose last step gives each rank as many."""
+
+    def __init__(self, dealt: Partition, ranks: int, batch: int) -> None:
+        """Deal out the last step of `dealt`, which is not full, to `ranks` with such a batch."""
+        self._dealt = dealt
+        self._last = dealt.steps - 1
+        filled = dealt.filled
+        each = -(-len(filled) // ranks)
+        slots = np.arange(ranks * batch).reshape(ranks, batch)[:, :each].ravel()
+        self._came_from = np.full(ranks * batch, -1, np.int64)
+        self._came_from[slots] = filled[np.arange(len(slots)) % len(filled)]
+        self.samples = self._last * ranks * batch + len(slots)
+        """Number of samples of all ranks, repeated ones counted each time."""
+
+    @property
+    def full_steps(self) -> int:
+        """Number of global steps without an empty slot."""
+        return self._dealt.full_steps
+
+    @property
+    def steps(self) -> int:
+        """Number of global steps with any sample."""
+        return self._dealt.steps
+
+    def take(self, steps: NDArray[np.int64], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the big positions of `slots` in each of `steps`; -1 where there is none."""
+        positions = self._dealt.take(steps, slots)
+        if steps[-1] == self._last:
+            slots = self._came_from[slots]
+            positions[-1] = -1
+            positions[-1, slots >= 0] = self._dealt.take(steps[-1:], slots[slots >= 0])[0]
+        return positions
+
+    def find(self, position: int) -> list[tuple[int, int]]:
+        """Return the steps and slots of a big position; those before the drop are left out."""
+        found: list[tuple[int, int]] = []
+        for step, slot in self._dealt.find(position):
+            there = [slot]
+            if step == self._last:
+                there = np.flatnonzero(self._came_from == slot).tolist()
+            found += [(step, each) for each in there]
+        return found
+
+
 def partition(
     algo: str,
     samples: int,
@@ -183,13 +249,13 @@ def partition(
     batch: int,
     drop: int = 0,
     initial_nodes: int | None = None,
-) -> Partition:
+) -> Partition | Evened:
     """Deal out `samples` as `orig` or `relaxed` does.
 
     `relaxed` keeps the global batches of the run that began on `initial_nodes` where the canonical
     nodes do not fit the present ones. Counted through global batches its slots are the same then
-    and now, so that it is `orig` on the nodes of then. After more samples than there are, those
-    that ranks were given twice included, nothing is left.
+    and now, so that it is `orig` on the nodes of then; but its last step is dealt out so that all
+    present ranks get as many. After all samples were given, nothing is left.
     """
     fits = nodes <= rows and rows % nodes == 0
     fits = fits or (nodes > rows and nodes % rows == 0)
@@ -203,4 +269,7 @@ def partition(
         msg += f"x {ranks} ranks that this run began on: change batch_size or the number of nodes"
         raise OrderError(msg)
     world = (initial_nodes, ranks, together // (initial_nodes * ranks))
-    return Partition(samples, rows, world, drop)
+    dealt = Partition(samples, rows, world, drop)
+    if dealt.steps == dealt.full_steps:
+        return dealt
+    return Evened(dealt, nodes * ranks, batch)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
-from streaming_core.errors import OrderError
+from streaming_core.errors import CheckpointError, OrderError
 from streaming_reader._order._batching import (
     DeviceBatching,
     Rows,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from streaming_reader._order._batching import Batching
     from streaming_reader._order._config import OrderConfig
+    from streaming_reader._order._partition import Evened, Partition
     from streaming_reader._order._sequence import ArrayMaker, Sequence
     from streaming_reader._order._weights import Weights
 
@@ -62,7 +63,7 @@ class EpochPlan:
         (3, [[5, 6], [7, 8], [9, -1]])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that an order depends on
         self,
         shard_sizes: Items[NDArray[np.int64]],
         weights: Weights,
@@ -74,12 +75,15 @@ class EpochPlan:
         epoch: int = 0,
         position: int = 0,
         initial_nodes: int | None = None,
+        began: tuple[int, int, int] | None = None,
         arrays: ArrayMaker = in_memory,
     ) -> None:
         """Plan the rest of `epoch`, after `position` samples of all ranks together.
 
         Nodes and ranks are those that share nothing (replicas count once). The workers matter only
-        for the empty batches at the end. `initial_nodes` are those the run began on.
+        for the empty batches at the end. `initial_nodes` are those the run began on, `began` the
+        nodes, ranks of each and batch size that this epoch began with, if they were others: where
+        streams are dealt out by global batches, it goes on with those of then.
         """
         _check(shard_sizes, weights, num_nodes, ranks_per_node, workers_per_rank, epoch, position)
         self.canonical_nodes = config.canonical_nodes(initial_nodes or num_nodes)
@@ -91,15 +95,22 @@ class EpochPlan:
         self.batch_size = config.batch_size
         """Samples of a batch of one rank."""
         world = _World(num_nodes, ranks_per_node, config.batch_size, initial_nodes)
+        together = world.together
         source = Source(
             shard_sizes, weights, config, (self.canonical_nodes, self.block_size), epoch, arrays
         )
-        self._skipped = 0
+        self._skipped, dealt = 0, None
         if config.batching_method == "random":
-            batching: Batching = _shared(source, world, position)
+            dealt = _dealt(source, world, position)
+            batching: Batching = SharedBatching(source.all_streams(), dealt)
         else:
-            batching = _MAKERS[config.batching_method](source, world)
-            self._skipped, odd = divmod(position, self.num_ranks * self.batch_size)
+            make = _MAKERS[config.batching_method]
+            # Made even if the plan of then is used: if it cannot be, the next epoch cannot.
+            batching = make(source, world)
+            if began is not None:
+                _check_began(began, together)
+                batching = make(source, _World(*began, initial_nodes))
+            self._skipped, odd = divmod(position, together)
             if odd:
                 msg = "%s goes on at a whole global batch: %d samples are given once more"
                 _log.warning(msg, config.batching_method, odd)
@@ -108,6 +119,8 @@ class EpochPlan:
         self._some = max(batching.steps - self._skipped, 0)
         self.num_steps = -(-self._some // workers_per_rank) * workers_per_rank
         """Batches of each rank that are left, empty ones at the end included."""
+        self.num_samples = self._some * together if dealt is None else dealt.samples
+        """Samples of all ranks that are left, repeated ones counted each time, or a few more."""
 
     def batches(self, rank: int, start: int, stop: int, every: int = 1) -> NDArray[np.int64]:
         """Return the sample ids of a rank's batches: a row for each, -1 where there is nothing.
@@ -169,8 +182,8 @@ class _World(NamedTuple):
         return self.nodes * self.ranks * self.batch
 
 
-def _shared(source: Source, world: _World, position: int) -> SharedBatching:
-    dealt = partition(
+def _dealt(source: Source, world: _World, position: int) -> Partition | Evened:
+    return partition(
         source.config.partition_algo,
         sum(source.counts),
         rows=source.canonical_nodes,
@@ -180,7 +193,6 @@ def _shared(source: Source, world: _World, position: int) -> SharedBatching:
         drop=position,
         initial_nodes=world.initial_nodes,
     )
-    return SharedBatching(source.all_streams(), dealt)
 
 
 def _stratified(source: Source, world: _World) -> StratifiedBatching:
@@ -236,6 +248,17 @@ def _refuse_empty(rows: list[int], counts: list[int], what: str) -> None:
         if not row:
             msg = f"stream {stream} has {counts[stream]} samples an epoch and cannot fill {what}: "
             raise OrderError(msg + "take a smaller batch_size, or more of this stream")
+
+
+def _check_began(began: tuple[int, int, int], together: int) -> None:
+    nodes, ranks, batch = began
+    if nodes * ranks * batch != together:
+        msg = (
+            f"this epoch began with a global batch of {nodes * ranks * batch} samples ({nodes} "
+            f"nodes x {ranks} ranks x batch_size {batch}) and cannot go on with one of {together}: "
+            "restore it by batch_size, or start anew without the checkpoint"
+        )
+        raise CheckpointError(msg)
 
 
 def _check(
