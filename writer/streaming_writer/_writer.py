@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from streaming_core._arguments import unexpected
 from streaming_core._index import dump_index
@@ -39,14 +39,8 @@ __all__ = ["KindFactory", "Writer"]
 
 _log = logging.getLogger("streaming_core.writer")
 AnyRows: TypeAlias = "Rows | InferringRows | KnownKeysRows | ClosedRows"
-
-
-class KindFactory(Protocol):
-    """Makes the kind of shard once the columns are known."""
-
-    def __call__(self, columns: Mapping[str, str], options: Options) -> ShardKind:
-        """Return the kind of shard for `columns`."""
-        ...
+KindFactory: TypeAlias = "Callable[[Mapping[str, str], Options], ShardKind]"
+"""Makes the kind of shard once the columns are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +100,7 @@ class Writer:
         )
         self._output = Output(stores, retry=options.retry)
         self._progress = Progress(shown=options.progress_bar, label=str(stores[-1].url))
-        self._open = True
-        self._published = False
+        self._open, self._published = True, False
         self._run: _Run | None = None
         self._rows: AnyRows = InferringRows()
         folders = [store for store in stores if isinstance(store, LocalStore)]
@@ -383,7 +376,7 @@ class Writer:
         finally:
             try:
                 release_all(self._folders)
-            finally:
+            finally:  # the first may have been interrupted
                 release_all(self._folders)
             self._open = False
             self._rows = ClosedRows(reason, complete=complete)

@@ -197,8 +197,9 @@ def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) ->
     slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.1)
     group = CacheGroup(10 * made.largest)
     cache = made.cache(tmp_path / "local", remote=slow, group=group, timeout=2.0, tries=1)
-    group._here().overdraft.acquire()
-    threading.Timer(0.2, group._here().overdraft.release).start()
+    other = Patience(1.0)
+    group._here().overdraft.add(other)
+    threading.Timer(0.2, group._here().overdraft.discard, (other,)).start()
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda shard: ids(cache.open(shard)), range(4)))
     assert found == [expected(made, shard) for shard in range(4)]
