@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.profiles import examples
 
 from streaming_core.errors import OrderError
-from streaming_reader._order._partition import Partition, partition
+from streaming_reader._order._partition import Evened, Partition, partition
 
 
-def _dealt(dealt: Partition, world: tuple[int, int, int]) -> Any:
+def _dealt(dealt: Partition | Evened, world: tuple[int, int, int]) -> Any:
     nodes, ranks, batch = world
     steps = np.arange(dealt.steps)
     return dealt.take(steps, np.arange(nodes * ranks * batch)).reshape(-1, nodes * ranks, batch)
 
 
-def _by_rank(dealt: Partition, world: tuple[int, int, int]) -> Any:
+def _by_rank(dealt: Partition | Evened, world: tuple[int, int, int]) -> Any:
     return _dealt(dealt, world).transpose(1, 0, 2).tolist()
 
 
