@@ -11,7 +11,7 @@ import pytest
 from tests.reader.elastic import Run, Shape, write_numbers
 
 from streaming_core import Stream, StreamingDataset
-from streaming_core.errors import CheckpointError
+from streaming_core.errors import CheckpointError, OrderError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,3 +159,16 @@ def test_no_checkpoint_of_the_same_job_is_refused(
         found = begun.steps(stop)
         rest = Run(streams, (2, 1), 8, config, begun.state).steps()
         assert found + (rest if stop < len(wanted) else []) == wanted
+
+
+def test_a_world_that_cannot_plan_the_next_epoch_is_refused_at_once(tmp_path: Path) -> None:
+    """Not after the rest of the epoch that was resumed."""
+    config = {
+        "batching_method": "per_stream",
+        "num_canonical_nodes": 3,
+        "partition_algo": "orig",
+    }
+    run = Run(_streams(tmp_path, 101, 53), (1, 1), 8, config)
+    run.steps(2)
+    with pytest.raises(OrderError, match="multiple of the other"):
+        Run(run.streams, (2, 1), 8, config, run.state).steps(1)

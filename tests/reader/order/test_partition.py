@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.profiles import examples
 
 from streaming_core.errors import OrderError
-from streaming_reader._order._partition import Partition, partition
+from streaming_reader._order._partition import Evened, Partition, partition
 
 
-def _dealt(dealt: Partition, world: tuple[int, int, int]) -> Any:
+def _dealt(dealt: Partition | Evened, world: tuple[int, int, int]) -> Any:
     nodes, ranks, batch = world
     steps = np.arange(dealt.steps)
     return dealt.take(steps, np.arange(nodes * ranks * batch)).reshape(-1, nodes * ranks, batch)
 
 
-def _by_rank(dealt: Partition, world: tuple[int, int, int]) -> Any:
+def _by_rank(dealt: Partition | Evened, world: tuple[int, int, int]) -> Any:
     return _dealt(dealt, world).transpose(1, 0, 2).tolist()
 
 
@@ -170,3 +170,32 @@ def test_a_position_between_nodes_is_rounded_down(caplog: pytest.LogCaptureFixtu
         dealt = partition("orig", 20, rows=2, nodes=2, ranks=1, batch=1, drop=5)
     assert dealt.take(np.arange(1), np.arange(2)).tolist() == [[2, 12]]
     assert "4 samples instead of 5" in caplog.text
+
+
+@hypothesis_settings(max_examples=examples(60))
+@given(
+    samples=st.integers(1, 300),
+    nodes=st.sampled_from([(2, 3), (3, 2), (4, 3), (4, 6), (2, 5), (4, 10)]),
+    steps=st.integers(0, 6),
+)
+def test_relaxed_gives_each_rank_as_many(samples: int, nodes: tuple[int, int], steps: int) -> None:
+    """In the last batch too, where samples are repeated for that; find tells all places."""
+    initial, now = nodes
+    world = (now, 1, 60 // now)
+    dealt = partition(
+        "relaxed",
+        samples,
+        rows=initial,
+        nodes=now,
+        ranks=1,
+        batch=60 // now,
+        drop=60 * steps,
+        initial_nodes=initial,
+    )
+    table = _dealt(dealt, world)
+    assert all(len(set(row.tolist())) == 1 for row in (table >= 0).sum(axis=2))
+    assert (table >= 0).sum() == (dealt.samples if dealt.steps else 0)
+    flat = table.reshape(-1, 60)
+    for position in range(samples):
+        places = [tuple(map(int, place)) for place in np.argwhere(flat == position)]
+        assert sorted(dealt.find(position)) == places
