@@ -51,7 +51,10 @@ def build_index(
         StoreError: The store failed, after all tries.
     """
     kind = open_kind(kind_name, options)
-    before = _known_files(known, kind_name, options or {})
+    given = options or {}
+    if known is not None and dict(known.options) == dict(given):
+        given = known.options  # in the order in which they are part of the names of units
+    before = _known_files(known, kind_name, given)
     beside: dict[str, bytes] = {}
 
     def look(file: SourceFile) -> Scan:
@@ -59,7 +62,7 @@ def build_index(
         return Retry(_TRIES).call(lambda: kind.scan(reader))
 
     scans = in_order(look, [file for file in files if file not in before])
-    builder = IndexBuilder(kind_name, options or {}, pattern=pattern, known=known)
+    builder = IndexBuilder(kind_name, given, pattern=pattern, known=known)
     for done, file in enumerate(files, 1):
         at = before.get(file)
         if at is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -238,3 +239,23 @@ def test_a_json_file_may_be_one_object(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"a": 1, "b": {"c": [1, 2]}}, indent=2))
     assert _rows(tmp_path, path) == [{"a": 1, "b": {"c": [1, 2]}}]
+
+
+def test_the_order_of_options_does_not_matter_where_they_are_known(tmp_path: Path) -> None:
+    """A checkpoint and the decoded data are those of the first order, in which they were made."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f'{{"a": {number}}}\n' for number in range(50)))
+    options: dict[str, Any] = {"unit_bytes": 100, "max_record_bytes": 1000, "as_text": ["a"]}
+
+    def opened(names: list[str]) -> StreamingDataset:
+        given = {name: options[name] for name in names}
+        stream = Stream(remote=path, local=tmp_path / "cache", format_options=given)
+        return StreamingDataset(streams=[stream], batch_size=1)
+
+    first = opened(["unit_bytes", "as_text", "max_record_bytes"])
+    state = first.state_dict(5, from_beginning=True)
+    rows = [first[at] for at in range(50)]
+    for names in permutations(options):
+        other = opened(list(names))
+        other.load_state_dict(state)
+        assert [other[at] for at in range(50)] == rows
