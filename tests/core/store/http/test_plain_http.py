@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.core.store.http.asking import OK, read
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FAR = "http://far.example"
-_STORES = {
+_STORES: dict[str, tuple[str, dict[str, Any]]] = {
     "web header": (_FAR, {"headers": {"Authorization": "Bearer secret"}}),
     "web password": ("http://user:secret@far.example", {}),
     "gcs": ("gs://bucket", {"endpoint_url": _FAR, "token": "secret"}),
