@@ -11,7 +11,15 @@ from xml.etree import ElementTree as ET
 
 from streaming_core._store._azure._credentials import Credentials, SharedKey, Signature, Token
 from streaming_core._store._azure._sign import authorization
-from streaming_core._store._http import Answer, Call, Gate, Refusal, RefusedError
+from streaming_core._store._http import (
+    Answer,
+    Call,
+    Gate,
+    Refusal,
+    RefusedError,
+    connection_options,
+)
+from streaming_core._store._http._connections import is_loopback
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -48,7 +56,7 @@ class AzureGate(Gate):
     """One container of one account, under one identity."""
 
     def __init__(self, place: Place, options: Options) -> None:
-        super().__init__(place.url, ca_file=options.get("ca_file"))
+        super().__init__(place.url, **connection_options(options))
         self.place = place
         self._credentials = Credentials(place.account, options)
         self._ahead = timedelta()
@@ -84,10 +92,11 @@ class AzureGate(Gate):
 
     def _check_private(self) -> None:
         """Raise `SchemaError` where a token, which is all that a thief needs, could be read."""
-        if self.origin.scheme != "https" and not _is_here(self.origin.host):
+        if not (self.origin.scheme == "https" or self.allow_http or is_loopback(self.origin.host)):
             msg = (
                 f"{self.place.root} is at {self.origin.text}, where a token would be readable on "
-                "the way; give an endpoint_url with https://, or a key, which is never sent"
+                "the way; give an endpoint_url with https://, a key, which is never sent, or the "
+                "storage option allow_http=True"
             )
             raise SchemaError(msg)
 
@@ -133,7 +142,3 @@ class AzureGate(Gate):
         ahead = there - datetime.now(UTC)
         off = abs((ahead - self._ahead).total_seconds())
         return ahead if isinstance(_used.proof, SharedKey) and off > _SKEW_SECONDS else None
-
-
-def _is_here(host: str) -> bool:
-    return host in {"localhost", "::1"} or host.startswith("127.")

@@ -55,7 +55,7 @@ _PARALLEL_BLOCKS: Final = 4
 _PAGE_NAMES: Final = 5000
 """As many as Azure gives at once."""
 _PAGE_BYTES: Final = 64 << 20
-_KNOWN: Final = ("account_name", "anonymous", "ca_file", "endpoint_url")
+_KNOWN: Final = ("account_name", "allow_http", "anonymous", "ca_file", "endpoint_url")
 _SECRET: Final = ("account_key", "connection_string", "sas_token", "token")
 _PARTIAL: Final = 206
 _NOT_IN_THERE: Final = 416

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN", "SECRET", "Account", "workspace_of"]
 
-KNOWN: Final = ("ca_file", "host", "profile")
+KNOWN: Final = ("allow_http", "ca_file", "host", "profile")
 SECRET: Final = ("token",)
 _DEFAULT: Final = "DEFAULT"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streaming_core._store._databricks._account import Account
-from streaming_core._store._http import Call, Gate, Refusal, sent
+from streaming_core._store._http import Call, Gate, Refusal, connection_options, sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ class DatabricksGate(Gate):
     """One workspace, under one identity."""
 
     def __init__(self, endpoint: str, options: Options) -> None:
-        super().__init__(endpoint, ca_file=options.get("ca_file"))
+        super().__init__(endpoint, **connection_options(options))
         self._account = Account(self.origin.text, options)
 
     def signed(self, call: Call) -> Call:

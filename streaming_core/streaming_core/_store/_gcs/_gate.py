@@ -10,7 +10,14 @@ from urllib.parse import quote
 
 from streaming_core._store._gcs._place import plain, project_of
 from streaming_core._store._gcs._tokens import Tokens
-from streaming_core._store._http import Answer, Call, Gate, Refusal, RefusedError
+from streaming_core._store._http import (
+    Answer,
+    Call,
+    Gate,
+    Refusal,
+    RefusedError,
+    connection_options,
+)
 from streaming_core._store._http._wire import WireError
 
 if TYPE_CHECKING:
@@ -44,7 +51,8 @@ class GCSGate(Gate):
     """One bucket of Google Cloud Storage, under one identity."""
 
     def __init__(self, place: Place, options: Options) -> None:
-        super().__init__(place.endpoint, ca_file=options.get("ca_file"))
+        super().__init__(place.endpoint, **connection_options(options))
+        self.allow_http |= place.is_emulator
         self._bucket = quote(place.bucket, safe="")
         self._tokens = Tokens(options, is_emulator=place.is_emulator)
         self._payer = project_of(options, "user_project")

@@ -24,6 +24,7 @@ ENDPOINT: Final = "https://storage.googleapis.com"
 
 _KNOWN: Final = (
     "anonymous",
+    "allow_http",
     "ca_file",
     "endpoint_url",
     "project",

@@ -25,6 +25,7 @@ from streaming_core._store._http import (
     HttpStore,
     Refusal,
     RefusedError,
+    connection_options,
     object_etag,
     query_text,
     sent,
@@ -112,7 +113,7 @@ class GCSKeyGate(Gate):
 
     def __init__(self, place: Place, options: Options) -> None:
         endpoint = f"{place.endpoint.rstrip('/')}/{quote(place.bucket, safe='')}"
-        super().__init__(endpoint, ca_file=options.get("ca_file"))
+        super().__init__(endpoint, **connection_options(options))
         self._options = options
         self._payer = project_of(options, "user_project") or project_of(options, "project")
         self._ahead = timedelta()

@@ -13,7 +13,16 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 
 from streaming_core._store._hf._place import COMMIT, token_of
-from streaming_core._store._http import Answer, Call, Gate, Origin, Refusal, RefusedError, sent
+from streaming_core._store._http import (
+    Answer,
+    Call,
+    Gate,
+    Origin,
+    Refusal,
+    RefusedError,
+    connection_options,
+    sent,
+)
 from streaming_core._store._http._reading import content_range
 from streaming_core._store._http._wire import Request, WireError, exchange
 from streaming_core.errors import StoreError
@@ -133,7 +142,7 @@ class HfGate(Gate):
     """
 
     def __init__(self, endpoint: str, repo: Repo, options: Options) -> None:
-        super().__init__(endpoint, ca_file=options.get("ca_file"))
+        super().__init__(endpoint, **connection_options(options))
         self.repo = repo
         self._options = options
         self._pin = _Pin(repo.revision if COMMIT.fullmatch(repo.revision) else "")
@@ -226,6 +235,7 @@ class HfGate(Gate):
             with answer:
                 answer.read(_ERROR_BYTES)
                 there, target = _joined(origin, target, location)
+            self.check_redirect(origin, there)
             if there != origin:  # the token is for the hub alone
                 headers = call.headers
                 if call.method == "HEAD" and file.etag and file.size:
@@ -245,6 +255,7 @@ class HfGate(Gate):
                 call.once,
                 self.timeouts,
                 self.ca_file,
+                self.allow_http,
             )
         )
 

@@ -67,7 +67,9 @@ class HfStore(HttpStore):
         Raises `SchemaError` for a URL that names no repository, and for options that are none.
         """
         known = Options(
-            options, known=("anonymous", "ca_file", "endpoint_url", "revision"), secret=("token",)
+            options,
+            known=("allow_http", "anonymous", "ca_file", "endpoint_url", "revision"),
+            secret=("token",),
         )
         repo, root, folder = repo_of(url, str(known.get("revision", default="")))
         endpoint = str(known.get("endpoint_url", "HF_ENDPOINT", default=_ENDPOINT))

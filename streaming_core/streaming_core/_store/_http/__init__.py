@@ -1,6 +1,14 @@
 """Stores behind HTTP: connections, reading, errors; and plain web servers."""
 
-from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, query_text, sent
+from streaming_core._store._http._gate import (
+    Call,
+    Gate,
+    Refusal,
+    RefusedError,
+    connection_options,
+    query_text,
+    sent,
+)
 from streaming_core._store._http._parallel import in_parallel, send_parts
 from streaming_core._store._http._reading import object_etag
 from streaming_core._store._http._store import HttpStore
@@ -17,6 +25,7 @@ __all__ = [
     "RefusedError",
     "Timeouts",
     "WebStore",
+    "connection_options",
     "in_parallel",
     "object_etag",
     "query_text",

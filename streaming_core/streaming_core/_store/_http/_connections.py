@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import os
 import select
 import socket
@@ -26,6 +27,7 @@ __all__ = [
     "UntrustedError",
     "basic",
     "connected",
+    "is_loopback",
     "kept",
     "key_of",
     "proxy_headers",
@@ -35,15 +37,18 @@ _MOST_IDLE: Final = 32
 _IDLE_SECONDS: Final = 30.0
 """Nobody tells us of a connection that a router forgot; after so long it is not worth the risk."""
 _PORTS: Final = {"http": 80, "https": 443}
-_CA_VARIABLES: Final = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PROXY_VARIABLES: Final = {
-    "http": ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "REQUEST_METHOD"),
-    "https": ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
+    "http": ("http_proxy", "HTTP_PROXY", "REQUEST_METHOD"),
+    "https": ("https_proxy", "HTTPS_PROXY"),
 }
 
 
+_ALL_VARIABLES: Final = ("all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
+
+
 class UntrustedError(WireError):
-    """Nobody whom we trust vouches for the server, or whom to trust cannot be read."""
+    """The settings do not permit this connection or request; trying again cannot help."""
 
 
 class Origin(NamedTuple):
@@ -201,7 +206,9 @@ os.register_at_fork(after_in_child=kept.forget)
 def key_of(origin: Origin, ca_file: str | None) -> Key:
     """Return how the environment has an origin connected to, now."""
     get = os.environ.get
-    proxy = _proxy(origin, tuple([get(name) for name in _PROXY_VARIABLES[origin.scheme]]))
+    proxy = _proxy(
+        origin, tuple([get(name) for name in (*_PROXY_VARIABLES[origin.scheme], *_ALL_VARIABLES)])
+    )
     if origin.scheme == "https" and not ca_file:
         found = (os.environ.get(name) for name in _CA_VARIABLES)
         ca_file = next((name for name in found if name), None)
@@ -262,8 +269,8 @@ def _unconnected(error: OSError, key: Key, first: Origin) -> WireError:
 
 def _named(origin: Origin) -> str:
     """Return the environment variable that names the proxy."""
-    name = f"{origin.scheme}_proxy"
-    return name if os.environ.get(name) else name.upper()
+    names = [f"{origin.scheme}_proxy", f"{origin.scheme.upper()}_PROXY", *_ALL_VARIABLES]
+    return next(name for name in names if os.environ.get(name))
 
 
 @lru_cache(maxsize=8)
@@ -288,11 +295,50 @@ def _proxy(origin: Origin, environment: tuple[str | None, ...]) -> str | None:
     """Return the URL of the proxy that the environment names for an origin."""
     del environment  # asked for below; given so that a change of it is noticed
     proxies = urllib.request.getproxies_environment()
-    url = proxies.get(origin.scheme)
+    url = proxies.get(origin.scheme) or proxies.get("all")
     host = origin.host if ":" in origin.host else f"{origin.host}:{origin.port}"
     if not url or urllib.request.proxy_bypass_environment(host, proxies):  # type: ignore[attr-defined]
         return None
+    if _is_in_network(origin.host, proxies.get("no", "")):
+        return None
     return url if "://" in url else f"http://{url}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine itself.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("example.org")
+        (True, True, False)
+    """
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback
+    name = host.lower().rstrip(".")
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_in_network(host: str, no_proxy: str) -> bool:
+    """Tell whether `no_proxy` has a network, such as 10.0.0.0/8, that an address lies in."""
+    address = _address(host)
+    for entry in no_proxy.split(","):
+        if "/" not in entry:
+            continue
+        try:
+            network = ipaddress.ip_network(entry.strip(), strict=False)
+        except ValueError as error:
+            msg = f"no_proxy: expected a network such as 10.0.0.0/8, got {entry.strip()!r}"
+            raise UntrustedError(msg) from error
+        if address is not None and address in network:
+            return True
+    return False
 
 
 def _proxy_origin(proxy: str) -> Origin:
@@ -306,7 +352,7 @@ def _proxy_origin(proxy: str) -> Origin:
         f"the environment names a proxy of the kind {kind!r} that cannot be used; "
         "wanted is http://[user:password@]host:port, or the host in no_proxy"
     )
-    raise WireError(msg)
+    raise UntrustedError(msg)
 
 
 def proxy_headers(proxy: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict
 from urllib.parse import quote, urljoin, urlsplit
 
 from streaming_core._store._http._wire import (
@@ -17,14 +17,19 @@ from streaming_core._store._http._wire import (
     Origin,
     Request,
     Timeouts,
+    UntrustedError,
     WireError,
     exchange,
+    is_loopback,
 )
+from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Call", "Gate", "Refusal", "RefusedError", "query_text", "sent"]
+    from streaming_core._store._options import Options
+
+__all__ = ["Call", "Gate", "Refusal", "RefusedError", "connection_options", "query_text", "sent"]
 
 _ERROR_BYTES: Final = 64 << 10
 _MOST_REDIRECTS: Final = 5
@@ -89,6 +94,27 @@ class RefusedError(Exception):
         return _PRINTABLE.sub(" ", text)[:_MAX_MESSAGE_CHARS]
 
 
+class ConnectionOptions(TypedDict):
+    """How a service may be connected to."""
+
+    ca_file: str | None
+    allow_http: bool
+
+
+def connection_options(options: Options, *variables: str) -> ConnectionOptions:
+    """Return the options that all services have in common.
+
+    `ca_file`, or the first of some environment variables, names the certificates to trust.
+    `allow_http` permits tokens and passwords on, and redirects to, `http://` hosts other than this
+    machine; without it they are an error.
+    """
+    allow_http = options.get("allow_http", default=False)
+    if not isinstance(allow_http, bool):
+        msg = f"storage option allow_http: expected True or False, got {allow_http!r}"
+        raise SchemaError(msg)
+    return {"ca_file": options.get("ca_file", *variables), "allow_http": allow_http}
+
+
 class _Sent(threading.local):
     """What this thread signed its last request with; other threads may have newer credentials."""
 
@@ -102,13 +128,19 @@ class Gate(ABC):
     """One service under one identity; picklable, and fit for any number of threads and forks."""
 
     def __init__(
-        self, endpoint: str, *, timeouts: Timeouts | None = None, ca_file: str | None = None
+        self,
+        endpoint: str,
+        *,
+        timeouts: Timeouts | None = None,
+        ca_file: str | None = None,
+        allow_http: bool = False,
     ) -> None:
         """Go to `endpoint`, whose path precedes that of every call; `ValueError` if it is none."""
         self.origin = Origin.of(endpoint)
         self.base = urlsplit(endpoint).path.rstrip("/")
         self.timeouts = timeouts or Timeouts()
         self.ca_file = ca_file
+        self.allow_http = allow_http
 
     def with_timeouts(self, timeouts: Timeouts) -> Self:
         """Return the same gate with other timeouts; what it learns, both know."""
@@ -172,6 +204,7 @@ class Gate(ABC):
                     call.once,
                     self.timeouts,
                     self.ca_file,
+                    self.allow_http,
                 )
             )
             if answer.status in _SUCCESSES:
@@ -181,11 +214,23 @@ class Gate(ABC):
                 if there is None:
                     raise self._refused(answer, call.method)
                 _error_body(answer, call.method)  # so that the connection can be kept
+            self.check_redirect(origin, there[0])
             if there[0] != origin:  # what proves who we are is not for others
                 headers = {k: v for k, v in call.headers.items() if k.lower() != "authorization"}
             origin, target = there
         msg = f"the server redirects more than {_MOST_REDIRECTS} times, last to {origin.text}"
         raise WireError(msg)
+
+    def check_redirect(self, origin: Origin, there: Origin) -> None:
+        """Raise `UntrustedError` for a redirect from `https://` to `http://`."""
+        if origin.scheme == "https" and there.scheme == "http":
+            if self.allow_http or is_loopback(there.host):
+                return
+            msg = (
+                f"redirected from {origin.text} to {there.text}, where anyone on the way can read "
+                "and replace the bytes; give the storage option allow_http=True to follow it"
+            )
+            raise UntrustedError(msg)
 
     def _refused(self, answer: Answer, method: str) -> RefusedError:
         refusal = self.explain(answer.headers, _error_body(answer, method))

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from streaming_core._store._contract import ObjectInfo, byte_views, check_key, check_prefix
-from streaming_core._store._http._gate import Call, Gate, Refusal, RefusedError, sent
+from streaming_core._store._http._gate import (
+    Call,
+    Gate,
+    Refusal,
+    RefusedError,
+    connection_options,
+    sent,
+)
 from streaming_core._store._http._store import HttpStore
 from streaming_core._store._http._wire import basic
 from streaming_core._store._options import Options
@@ -32,7 +39,7 @@ class _WebGate(Gate):
     """A web server, with headers and a query that every request carries."""
 
     def __init__(self, endpoint: str, options: Options, url_options: Options) -> None:
-        super().__init__(endpoint, ca_file=options.get("ca_file"))
+        super().__init__(endpoint, **connection_options(options))
         self._options = options
         self._url_options = url_options
 
@@ -68,7 +75,8 @@ class WebStore(HttpStore):
     def at(cls, url: str, options: StorageOptions | None = None) -> WebStore:
         """Return the store at a URL; its user, password and query go with every request.
 
-        Options: `headers` to send with every request, and `ca_file`, the certificates to trust.
+        Options: `headers` to send with every request, `ca_file`, the certificates to trust, and
+        `allow_http`, see `connection_options`.
         """
         try:
             parts = urlsplit(url)
@@ -88,7 +96,7 @@ class WebStore(HttpStore):
         try:
             gate = _WebGate(
                 place,
-                Options(options, known={"ca_file"}, secret={"headers"}),
+                Options(options, known={"allow_http", "ca_file"}, secret={"headers"}),
                 Options(said, known=(), secret={"headers", "query"}),
             )
         except ValueError as error:

@@ -26,6 +26,7 @@ from streaming_core._store._http._connections import (
     UntrustedError,
     basic,
     connected,
+    is_loopback,
     kept,
     key_of,
     proxy_headers,
@@ -46,6 +47,7 @@ __all__ = [
     "WireError",
     "basic",
     "exchange",
+    "is_loopback",
 ]
 
 _SEND_BYTES: Final = 1 << 20
@@ -65,6 +67,8 @@ _WITH_BODY: Final = frozenset({"PUT", "POST", "PATCH"})
 _CHUNKED: Final = "chunked"
 _FORMS: Final = frozenset({_CHUNKED, "identity"})
 _TARGET: Final = re.compile(r"[!-~]+", re.ASCII)
+_SIGNED: Final = re.compile(r"(AWS4-HMAC-SHA256|GOOG4-HMAC-SHA256|SharedKey|Signature) ")
+_SHARED_ACCESS: Final = re.compile(r"[?&]sig=")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _BAD_IN_VALUES: Final = re.compile(r"[\r\n\0\u0100-\U0010ffff]")
 """What ends a line, and what is no Latin-1."""
@@ -91,6 +95,8 @@ class Request(NamedTuple):
     """How long to wait."""
     ca_file: str | None = None
     """A file of certificates to trust instead of the system's."""
+    allow_http: bool = False
+    """Whether a token or password may be sent to another machine without TLS."""
 
 
 class Answer:
@@ -211,6 +217,7 @@ def _is_chunked(said: str) -> bool:
 
 def exchange(request: Request) -> Answer:
     """Send a request and return the answer, whatever its status; raises `FAILURES`."""
+    _check_secrets(request)
     key = key_of(request.origin, request.ca_file)
     connection = None if request.once else kept.take(key)
     reused = connection is not None
@@ -230,6 +237,29 @@ def exchange(request: Request) -> Answer:
             raise
         # The server had closed it, as servers do with idle ones.
         connection, reused = None, False
+
+
+def _check_secrets(request: Request) -> None:
+    """Raise `UntrustedError` if anyone on the way could read what proves who we are.
+
+    A signature is of use for one request only.
+    """
+    origin = request.origin
+    if origin.scheme != "http" or request.allow_http or is_loopback(origin.host):
+        return
+    for name, value in request.headers.items():
+        if name.lower() == "authorization" and not _SIGNED.match(value):
+            what = f"the header {name}"
+            break
+    else:
+        if not _SHARED_ACCESS.search(request.target):
+            return
+        what = "the SAS token"
+    msg = (
+        f"{what} would be sent to {origin.text} for anyone on the way to read; nothing was sent. "
+        "Use https://, or give the storage option allow_http=True"
+    )
+    raise UntrustedError(msg)
 
 
 def _answered(connection: Connection, key: Key, request: Request) -> Answer:

@@ -16,6 +16,7 @@ __all__ = ["KNOWN", "SECRET", "Account", "region_of"]
 
 KNOWN: Final = (
     "anonymous",
+    "allow_http",
     "ca_file",
     "config_file",
     "endpoint_url",

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from streaming_core._store._http import Answer, Call, Gate, Refusal, RefusedError, sent
+from streaming_core._store._http import (
+    Answer,
+    Call,
+    Gate,
+    Refusal,
+    RefusedError,
+    connection_options,
+    sent,
+)
 from streaming_core._store._oci._account import Account
 from streaming_core._store._oci._sign import signature_headers
 
@@ -33,7 +41,7 @@ class OciGate(Gate):
     """One object storage service, under one identity."""
 
     def __init__(self, endpoint: str, options: Options) -> None:
-        super().__init__(endpoint, ca_file=options.get("ca_file"))
+        super().__init__(endpoint, **connection_options(options))
         self._account = Account(options)
         self._ahead = timedelta()
         """How much the service's clock is ahead of ours."""

@@ -13,7 +13,15 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from streaming_core._store._http import Answer, Call, Gate, Origin, Refusal, RefusedError
+from streaming_core._store._http import (
+    Answer,
+    Call,
+    Gate,
+    Origin,
+    Refusal,
+    RefusedError,
+    connection_options,
+)
 from streaming_core._store._http._wire import FAILURES, Request, exchange
 from streaming_core._store._s3._credentials import Credentials
 from streaming_core._store._s3._documents import error_of
@@ -88,7 +96,7 @@ class S3Gate(Gate):
 
     def __init__(self, place: Place, options: Options) -> None:
         way = _way(place, place.region or _DEFAULT_REGION)
-        super().__init__(way.origin.text + way.base, ca_file=options.get("ca_file"))
+        super().__init__(way.origin.text + way.base, **connection_options(options, "AWS_CA_BUNDLE"))
         self.bucket = place.bucket
         self.learned = _Learned(way)
         self._place = place
@@ -187,6 +195,7 @@ class S3Gate(Gate):
                 once=call.once,
                 timeouts=self.timeouts,
                 ca_file=self.ca_file,
+                allow_http=self.allow_http,
             )
         )
         if answer.status < _REDIRECTED:

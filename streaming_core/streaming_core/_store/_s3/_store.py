@@ -40,6 +40,7 @@ _KNOWN: Final = (
     "account_id",
     "addressing_style",
     "anonymous",
+    "allow_http",
     "ca_file",
     "canned_acl",
     "checksums",

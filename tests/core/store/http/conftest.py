@@ -22,7 +22,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin without connections of another test's server, and with nothing in the environment."""
     for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("http_proxy", "https_proxy", "no_proxy"):
+    for name in ("all_proxy", "http_proxy", "https_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     kept.forget()

@@ -121,7 +121,7 @@ def test_only_trusted_certificates_are_taken(
         assert read(url, ca_file=str(certificates.ca_file)) == (200, b"body")
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificates.ca_file))
         assert read(url) == (200, b"body")
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "absent.pem"))
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "absent.pem"))
         with pytest.raises(WireError, match=r"absent\.pem"):
             read(url)
 

@@ -7,13 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.core.store.http.asking import request
+from tests.core.store.http.asking import STALL, read
 from tests.servers.raw import RawServer, read_request, saying
 from tests.servers.web import Said, WebServer
 
 from streaming_core import load_index, open_store
 from streaming_core._store import with_timeout
-from streaming_core._store._http._wire import Timeouts, exchange
 from streaming_core.errors import ObjectTooLargeError, StoreError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from streaming_core._store import Store
 
-_STALL = 0.5
+_STALL = STALL.stall
 _OK = b"HTTP/1.1 200 OK\r\n"
 _LENGTHS = ["9" * 5000, "-5", "+5", "1_000", "5 5", "5;", "0x10", "5.0", "\u0665", "", "5,", "5, 6"]
 _READS: dict[str, Callable[[Store], object]] = {
@@ -103,12 +102,8 @@ def test_blanks_before_the_answer_to_a_change_are_waited_for() -> None:
             time.sleep(0.02)
             connection.sendall(b" ")
 
-    timeouts = Timeouts(connect=60.0, stall=_STALL)
-    with (
-        RawServer(talk) as server,
-        exchange(request(server.url, method="POST", timeouts=timeouts)) as answer,
-    ):
-        assert answer.read(1000) == b" " * 30
+    with RawServer(talk) as server:
+        assert read(server.url, "POST", timeouts=STALL) == (200, b" " * 30)
 
 
 def test_an_index_without_end_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

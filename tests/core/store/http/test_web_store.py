@@ -121,7 +121,7 @@ def test_a_url_without_a_host_is_refused(url: str) -> None:
 
 def test_unknown_options_are_refused() -> None:
     """An option that is not known is named, and those that are."""
-    with pytest.raises(SchemaError, match=r"'header'; known are ca_file, headers"):
+    with pytest.raises(SchemaError, match=r"'header'; known are allow_http, ca_file, headers"):
         open_store("http://host/data", {"header": {}})
 
 
