@@ -301,10 +301,10 @@ class Surface(_Base):
             if epochs.weights.choose[at]
         }
         if epochs.order.batching_method in {"random", "stratified"}:
-            require_same_columns(used, purpose, encodings=False)
+            require_same_columns(used, purpose)
         else:
             for name, table in used.items():
-                require_same_columns({name: table}, purpose, encodings=False)
+                require_same_columns({name: table}, purpose)
 
     # --- cache ------------------------------------------------------------------------------------
 

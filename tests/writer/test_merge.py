@@ -124,6 +124,16 @@ def test_empty_parts_and_formats_may_mix(tmp_path: Path) -> None:
     assert _ids(tmp_path) == [1, 2]
 
 
+def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
+    """Before anything is written: the first batch across them would fail."""
+    _part(tmp_path / "a", 1)
+    with MDSWriter(out=tmp_path / "b", columns={"id": "int", "text": "str"}) as writer:
+        writer.write({"id": 2, "text": "x"})
+    with pytest.raises(SchemaError, match=r"b has the columns 'id', 'text', a has 'id'; convert"):
+        merge_index(tmp_path)
+    assert not (tmp_path / "index.json").exists()
+
+
 def test_unfinished_parts_are_named(tmp_path: Path) -> None:
     """Their samples would be missing without a word; who lists the parts is not asked."""
     _part(tmp_path / "a", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,10 @@ from streaming_core._index import (
     dump_index,
     merge_tables,
     parse_index,
+    require_same_columns,
 )
 from streaming_core._read import SUMS, format_sums, parse_sums
-from streaming_core._store import LocalStore, Retry, Store, open_store, with_timeout
+from streaming_core._store import LocalStore, Retry, Store, open_store, release_all, with_timeout
 from streaming_core.errors import (
     IndexMissingError,
     ObjectNotFoundError,
@@ -106,13 +106,23 @@ def merge_index(
     sums = {f"{prefix}/{name}": value for prefix, _, own in parts for name, value in own.items()}
     sums = {name: value for name, value in sums.items() if name in known}
     index = dump_index(merged.entries(), merged=True, extras=merged.extras)
-    with contextlib.ExitStack() as held:
-        for store in stores if keep_local else stores[-1:]:
-            if isinstance(store, LocalStore):
-                held.enter_context(store.lock())
+    require_same_columns(
+        {prefix: table for prefix, table, _ in parts}, "convert them with the same columns"
+    )
+    kept = stores if keep_local else stores[-1:]
+    locks = [store.lock() for store in kept if isinstance(store, LocalStore)]
+    try:
+        for lock in locks:
+            lock.acquire()
+        for store in kept:
             if sums:
                 store.put(SUMS, [format_sums(sums)])
             store.put(INDEX, [index])
+    finally:
+        try:
+            release_all(locks)
+        finally:  # the first may have been interrupted
+            release_all(locks)
 
 
 def _arguments(

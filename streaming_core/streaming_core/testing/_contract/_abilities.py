@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEADLINE_SECONDS", "Abilities"]
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 """How long a thread or process of a test may take."""
 
 
@@ -29,6 +29,7 @@ class Abilities:
       size;
     - `fork`: use in a forked child;
     - `list`: `list` works; without it, it has to raise `StoreError`;
+    - `overwrite-while-read`: an object can be read at any moment while it is overwritten;
     - `shared-between-processes`: one process sees what another has put.
     """
 
