@@ -152,7 +152,7 @@ def _number(given: Mapping[str, Any], key: str, least: int, most: int = _MOST) -
         and not isinstance(value, bool)
         and least <= value <= most
     ):
-        return int(value)
+        return int(cast("int", value))
     msg = (
         f"the checkpoint's {key} must be a whole number from {least} to {most}, "
         f"came {_shown(value)}"

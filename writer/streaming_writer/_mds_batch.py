@@ -190,8 +190,8 @@ def _numbers(encoding: Scalar | Int, values: list[Any] | Array) -> Array | None:
     if values.ndim != 1 or values.dtype.kind not in "iufb":
         return None
     if dtype.kind == "f" and values.dtype.kind in "iu":
-        largest = 1 << np.finfo(dtype).nmant + 1
-        exact = -largest <= int(values.min()) and int(values.max()) <= largest
+        largest = 1 << np.finfo(str(dtype)).nmant + 1
+        exact = not values.size or (-largest <= values.min() and values.max() <= largest)
         return values.astype(dtype) if exact else None
     if values.dtype == dtype or np.can_cast(values.dtype, dtype, "safe"):
         return values.astype(dtype, copy=False)

@@ -19,6 +19,8 @@ from streaming_writer._options import Options, WriterOptions
 from streaming_writer._writer import Writer
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from streaming_writer._assembly import Body
     from streaming_writer._blocks import Block
     from streaming_writer._mds_rows import Rows, Sample
@@ -106,8 +108,9 @@ class _TextKind:
 
 def _plain(values: Any) -> list[Any]:  # noqa: ANN401 - an array or a list
     """Return the values as Python objects."""
-    if isinstance(values, np.ndarray) and values.dtype.kind not in "mM":
-        return cast("list[Any]", values.tolist())
+    if isinstance(values, np.ndarray):
+        array = cast("NDArray[Any]", values)
+        return array.tolist() if array.dtype.kind not in "mM" else list(array)
     return list(values)
 
 

@@ -44,7 +44,8 @@ def fill_defaults(array: Any, kind: Any, where: str) -> Any:  # noqa: ANN401 - s
     if types.is_struct(kind) and types.is_struct(array.type):
         parts = {field.name: array.field(at) for at, field in enumerate(array.type)}
         for field in kind:
-            default = (field.metadata or {}).get(DEFAULT)
+            metadata: dict[bytes, bytes] = field.metadata or {}
+            default = metadata.get(DEFAULT)
             if field.name in parts:
                 parts[field.name] = fill_defaults(parts[field.name], field.type, where)
             elif default is not None:
