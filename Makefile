@@ -22,6 +22,7 @@ PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SERVERS = @PYTHON=$(BIN)/python tests/servers/install.sh
 # What needs none of this, and one test of each kind that does.
 DEFAULT_TESTS := not (process or kill or server or framework or bench or slow or soak) or essential
+REST_OF_TESTS := not soak and (not ($(DEFAULT_TESTS)) or hypothesis)
 
 .PHONY: help
 help: ## list the verbs
@@ -43,7 +44,7 @@ test-servers:
 
 .PHONY: test-rest
 test-rest: $(DEV) servers ## run what `make test` leaves out, and property tests with more examples
-	$(PYTEST) -m "not soak and (not ($(DEFAULT_TESTS)) or hypothesis)" --hypothesis-profile=full
+	$(PYTEST) -m "$(REST_OF_TESTS)" --hypothesis-profile=full
 
 .PHONY: test-all
 test-all: $(DEV) servers ## run all tests, in one go
@@ -57,11 +58,12 @@ soak: $(DEV) ## run for hours: large conversions, long training, kills at random
 coverage: $(DEV) servers ## compare what the default tests and all tests run of the packages
 	rm -rf .coverage-data && mkdir .coverage-data
 	-COVERAGE_FILE=$(CURDIR)/.coverage-data/default $(BIN)/coverage run -m pytest $(PYTEST_ARGS) -q -m "$(DEFAULT_TESTS)"
-	-COVERAGE_FILE=$(CURDIR)/.coverage-data/all $(BIN)/coverage run -m pytest $(PYTEST_ARGS) -q -m "not soak" --hypothesis-profile=full
-	@for suite in default all; do \
-	  COVERAGE_FILE=$(CURDIR)/.coverage-data/$$suite $(BIN)/coverage combine --quiet && \
-	  echo "$$suite: $$(COVERAGE_FILE=$(CURDIR)/.coverage-data/$$suite $(BIN)/coverage report --format=total) %"; \
-	done
+	-COVERAGE_FILE=$(CURDIR)/.coverage-data/rest $(BIN)/coverage run -m pytest $(PYTEST_ARGS) -q -m "$(REST_OF_TESTS)" --hypothesis-profile=full
+	@cd .coverage-data && ../$(BIN)/coverage combine --quiet --keep --data-file=.default default* && \
+	  ../$(BIN)/coverage combine --quiet --keep --data-file=.all default* rest* && \
+	  for suite in default all; do \
+	    echo "$$suite: $$(cd .. && $(BIN)/coverage report --data-file=.coverage-data/.$$suite --format=total) %"; \
+	  done
 
 .PHONY: servers
 servers: $(DEV) ## install the servers that tests run against, as far as this machine allows

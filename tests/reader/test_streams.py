@@ -22,6 +22,7 @@ from streaming_core import (
     create_dataloader,
     load_index,
 )
+from streaming_core._store import open_store
 from streaming_core.errors import OutputNotEmptyError, SchemaError, StreamingError
 
 # --- used again -----------------------------------------------------------------------------------
@@ -128,6 +129,19 @@ def test_data_is_read_and_written_without_a_home(
     for _ in range(2):
         with MDSWriter(out=tmp_path / "out", columns={"x": "int"}, exist_ok=True) as writer:
             writer.write({"x": 1})
+
+
+@pytest.mark.usefixtures("homeless")
+def test_what_needs_a_home_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path below one is an error; a file of a service's credentials in it is not there."""
+    with pytest.raises(SchemaError, match="no home folder; give the whole path"):
+        open_store("~/data")
+    for name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "DATABRICKS_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(StreamingError):
+        open_store("dbfs:/Volumes/a/b/c").get("key")
+    with pytest.raises(StreamingError):
+        open_store("hf://datasets/a/b", {"endpoint_url": "http://127.0.0.1:9"}).get("key")
 
 
 def test_a_folder_of_others_is_not_used_instead_of_a_home(homeless: Path, ids_folder: Path) -> None:

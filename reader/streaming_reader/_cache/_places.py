@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -44,6 +45,10 @@ def file_stamp(path: str) -> Stamp | None:
         state = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
     return Stamp(state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None
 
 

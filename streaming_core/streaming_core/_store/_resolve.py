@@ -83,8 +83,16 @@ def open_store(
     match = _SCHEME.match(text) if isinstance(url_or_path, str) else None
     if match is None:
         Options(storage_options, known=())  # refuses any
-        return LocalStore(Path(text).expanduser() if isinstance(url_or_path, str) else text)
+        return LocalStore(_expanded(text) if isinstance(url_or_path, str) else text)
     return _opened(match[1].lower(), text, storage_options)
+
+
+def _expanded(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        msg = f"{text!r}: this user has no home folder; give the whole path"
+        raise SchemaError(msg) from error
 
 
 def register_store(scheme: str, factory: StoreFactory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -125,7 +126,7 @@ def _first_magic(lead: str, parts: Sequence[str]) -> int | None:
     for at, part in enumerate(parts):
         is_literal = MAGIC.search(part) is None or (
             not (lead or "*" in part or "?" in part)
-            and Path("/".join(parts[: at + 1])).expanduser().exists()
+            and Path(os.path.expanduser("/".join(parts[: at + 1]))).exists()  # noqa: PTH111
         )
         if not is_literal:
             return at

@@ -140,7 +140,8 @@ def _bare(host: str) -> str:
 
 def _login(profile: str) -> _Login:
     """Return what a profile of the configuration file says; without one the default's."""
-    path = Path(os.environ.get("DATABRICKS_CONFIG_FILE") or "~/.databrickscfg").expanduser()
+    named = os.environ.get("DATABRICKS_CONFIG_FILE") or "~/.databrickscfg"
+    path = Path(os.path.expanduser(named))  # noqa: PTH111 - there may be no home
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(path.read_text("utf-8"))

@@ -99,9 +99,10 @@ def _token_in_file() -> str:
     if named:
         path = Path(named)
     else:
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
         path = Path(os.environ.get("HF_HOME") or Path(cache) / "huggingface") / "token"
     try:
-        return path.expanduser().read_text("utf-8").replace("\n", "").strip()
+        text = Path(os.path.expanduser(path)).read_text("utf-8")  # noqa: PTH111 - there may be no home
+        return text.replace("\n", "").strip()
     except (OSError, UnicodeDecodeError):
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,7 +119,7 @@ def _profile(options: Options) -> dict[str, str]:
     """Return what the profile says, over what the file says of all; nothing if there is none."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(Path(_config_file(options)).expanduser().read_text("utf-8"))
+        parser.read_string(_read(_config_file(options)))
     except (OSError, UnicodeDecodeError, configparser.Error):
         return {}
     name = str(options.get("profile", *_PROFILES, default=_DEFAULT))
@@ -127,9 +128,13 @@ def _profile(options: Options) -> dict[str, str]:
     return dict(parser[name])
 
 
+def _read(path: str) -> str:
+    return Path(os.path.expanduser(path)).read_text("utf-8")  # noqa: PTH111 - there may be no home
+
+
 def _content(path: str, what: str) -> str:
     try:
-        return Path(path).expanduser().read_text("utf-8")
+        return _read(path)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"the {what} {path!r} of Oracle's configuration cannot be read: {error}"
         raise AccessDeniedError(msg) from None

@@ -166,7 +166,7 @@ def _paramiko() -> Any:  # noqa: ANN401 - it has no types
 def _key(login: Login) -> Any:  # noqa: ANN401 - paramiko's
     if not login.key_file:
         return None
-    path = Path(login.key_file).expanduser()
+    path = Path(os.path.expanduser(login.key_file))  # noqa: PTH111 - there may be no home
     secret = login.passphrase.encode() if login.passphrase else None
     try:
         return _paramiko().PKey.from_path(path, secret)
@@ -191,7 +191,7 @@ def _trust(client: Any, place: Place, login: Login) -> None:  # noqa: ANN401 - p
     if login.known_hosts_file is None:
         client.load_system_host_keys()
         return
-    path = Path(login.known_hosts_file).expanduser()
+    path = Path(os.path.expanduser(login.known_hosts_file))  # noqa: PTH111 - there may be no home
     try:
         client.load_system_host_keys(str(path))
     except OSError as error:
