@@ -60,7 +60,7 @@ def _moments(act: Callable[[int], object], most: int) -> Iterator[tuple[int, Bas
 
 
 @pytest.mark.parametrize("limit", [None, 8_000])
-@pytest.mark.parametrize("most", [30, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [30, pytest.param(250, marks=pytest.mark.slow)])
 def test_an_interrupted_read_leaves_no_lock(tmp_path: Path, most: int, limit: int | None) -> None:
     """Neither the part of a shard nor the ledger is locked, and the same object can be used."""
     _write(tmp_path / "remote")
@@ -86,7 +86,7 @@ def test_an_interrupted_read_leaves_no_lock(tmp_path: Path, most: int, limit: in
     assert count > most // 3
 
 
-@pytest.mark.parametrize("most", [30, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [30, pytest.param(250, marks=pytest.mark.slow)])
 def test_an_interrupted_conversion_leaves_no_lock(tmp_path: Path, most: int) -> None:
     """Another writer goes on at once, though the traceback still has the one that was stopped."""
     count = 0
