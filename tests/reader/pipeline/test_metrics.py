@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.reader.pipeline.making import write_parquet
+from tests.reader.waiting import until
 
 from streaming_core import (
     MDSWriter,
@@ -208,8 +211,12 @@ def test_a_slow_disk_is_not_taken_for_a_network(
             {"path": f"{folder}/*.parquet", "columns": ["id"], "local": tmp_path / f"{name}c"}
         )
     read = LocalStore.get_ranges
+    main = threading.main_thread().ident or 0
 
     def slowly(*given: Any, **options: Any) -> Any:
+        # All threads have one clock: the time passes while the trainer waits for what is read.
+        if threading.get_ident() != main:
+            until(lambda: sys._current_frames()[main].f_code.co_name == "wait")
         clock.spend(1)
         return read(*given, **options)
 
