@@ -67,8 +67,8 @@ BUGS: Final = (
     Bug(
         "writer-merge-order",  # parts in the order of their names as one text
         "writer/streaming_writer/_merge.py",
-        'return sorted(found, key=lambda key: key.split("/"))',
-        "return sorted(found)",
+        'sorted(listings[-1].indexes, key=lambda key: key.split("/"))',
+        "sorted(listings[-1].indexes)",
     ),
     Bug(
         "reader-shuffle-seed",
