@@ -118,12 +118,12 @@ class Writer:
                 self._rows = ClosedRows(self._finished_reason(), complete=True)
             else:
                 begin(self._output, self._opening, None)
+            _in_child.add(weakref.WeakMethod(self._disown, _in_child.discard))
+            if self.num_safe_samples:
+                _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
         except BaseException:
             release_all(self._folders)
             raise
-        _in_child.add(weakref.WeakMethod(self._disown, _in_child.discard))
-        if self.num_safe_samples:
-            _log.info("%s: going on after %d samples", stores[0].url, self.num_safe_samples)
 
     # --- the face ---------------------------------------------------------------------------------
 
@@ -222,22 +222,20 @@ class Writer:
         trace: TracebackType | None,
     ) -> None:
         """Finish, or, if the block raised, stop without an index."""
-        if kind is None:
-            self.finish()
-            return
-        with self._lock:
-            try:
+        try:
+            if kind is None:
+                self.finish()
+            with self._lock:
                 # Shards that are full are whole whatever the block raised: let them become safe.
-                if self._run:
+                if self._open and self._run:
                     with contextlib.suppress(StreamingError, OSError):
                         self._drain()
-                if self._run:
                     self._run.finisher.settle()
+        finally:  # without effect if it has finished
+            try:
+                self._abort()
             finally:
-                try:
-                    self._abort()
-                finally:
-                    self._abort()  # the first may have been interrupted
+                self._abort()  # the first may have been interrupted
 
     # --- within -----------------------------------------------------------------------------------
 
@@ -358,7 +356,7 @@ class Writer:
             self._close(rows.reason, complete=True)
             return
         if self._published:
-            told = "the data set is complete; its journal is still there, resume=True removes it"
+            told = "the data set is complete; resume=True removes its journal if it is still there"
         else:
             told = (
                 f"stopped without an index; {self.num_safe_samples} samples are safe, resume=True "
