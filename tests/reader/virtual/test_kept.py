@@ -15,7 +15,7 @@ import pytest
 from tests.reader.waiting import until_fetched
 
 from streaming_core import MDSWriter, create_dataloader
-from streaming_core.errors import SchemaError, StoreError
+from streaming_core.errors import StoreError
 from streaming_reader._cache import Kept, kept_below, remove_kept, tidy
 
 if TYPE_CHECKING:
@@ -243,18 +243,4 @@ def test_a_cache_that_cannot_be_written_says_what_else_there_is(
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("STREAMING_CACHE_DIR", str(tmp_path / "file" / "home"))
     with pytest.raises(StoreError, match=r"local=.*STREAMING_CACHE_DIR"):
-        _read(data)
-
-
-def test_a_user_without_a_home_is_told(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where containers run under a number that has no name."""
-    for name in ("HOME", "STREAMING_CACHE_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-
-    def no_home() -> Path:
-        msg = "Could not determine home directory."
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr("streaming_reader.stream.Path.home", no_home)
-    with pytest.raises(SchemaError, match=r"local=.*STREAMING_CACHE_DIR"):
         _read(data)
