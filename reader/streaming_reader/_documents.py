@@ -20,9 +20,9 @@ from streaming_core.errors import ChecksumError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Executor
 
     from streaming_core._index import FileRole, ShardInfo, ShardTable
+    from streaming_core._workers import Workers
     from streaming_reader._cache import Pace
 
 __all__ = [
@@ -152,7 +152,7 @@ class Asking(NamedTuple):
     pace: Pace
     tries: int
     timeout: float
-    requests: Executor
+    requests: Workers
 
     def whole(self, act: Callable[[], _T]) -> _T:
         """Return what `act` returns, tried again where that may help."""

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import xxhash
@@ -53,10 +54,10 @@ from streaming_reader._documents import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
 
     from streaming_core._index import ShardTable
     from streaming_core._store import Store
+    from streaming_core._workers import Workers
     from streaming_reader._cache import Pace
     from streaming_reader.stream import Stream
 
@@ -71,7 +72,7 @@ _Ask: TypeAlias = "Callable[[Callable[[], Came]], Came]"
 
 
 def open_index(
-    stream: Stream, pace: Pace, requests: Executor
+    stream: Stream, pace: Pace, requests: Workers
 ) -> tuple[ShardTable, Mapping[str, str], Store | None]:
     """Return a stream's table, the hashes of its files, and the store its files come from.
 
@@ -224,7 +225,7 @@ class _Opening:
 
     def _versions(self, names: Sequence[str]) -> dict[str, str | None]:
         """Return the versions of files of the remote, all asked for at once."""
-        others = [self._asking.requests.submit(self._version, name) for name in names[1:]]
+        others = [self._asking.requests.submit(partial(self._version, name)) for name in names[1:]]
         first = [self._version(name) for name in names[:1]]
         return dict(zip(names, [*first, *(other.result() for other in others)], strict=True))
 
@@ -235,7 +236,7 @@ class _Opening:
         ask, bounded = self._asking.once, self._asking.once
         if patient:
             ask, bounded = self._asking.whole, self._asking.bounded
-        task = self._asking.requests.submit(self._fetched_sums, bounded)
+        task = self._asking.requests.submit(partial(self._fetched_sums, bounded))
         try:
             index, table = self._read_index(ask)
         except ObjectNotFoundError:

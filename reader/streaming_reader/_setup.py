@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streaming_core._arguments import checked, unexpected
 from streaming_core._store import Store, is_final
+from streaming_core._workers import Workers
 from streaming_core.errors import SchemaError, StoreError, StreamsError
 from streaming_reader._cache import (
     CacheGroup,
@@ -25,7 +27,6 @@ from streaming_reader.stream import Stream, streams_registry, user_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Executor
 
     import numpy as np
     from numpy.typing import NDArray
@@ -127,28 +128,38 @@ def _paces(streams: Sequence[Stream]) -> list[Pace]:
 def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
     """Open all streams, several at a time; raises what became of those that cannot be opened."""
     with (
-        ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-request") as requests,
-        ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-open") as pool,
+        Workers(_AT_A_TIME, "streaming-request") as requests,
+        Workers(_AT_A_TIME, "streaming-open") as openers,
     ):
         if len(streams) == 1:
             return [_open(streams[0], paces[0], requests)]
+        hopeless: list[StoreError] = []
+
+        def open_one(stream: Stream, pace: Pace) -> _Opened:
+            try:
+                return _open(stream, pace, requests)
+            except StoreError as error:
+                # The store did not even answer, after all tries: others would wait in vain too.
+                if not is_final(error):
+                    hopeless.append(error)
+                raise
+
         tasks = [
-            pool.submit(_open, stream, pace, requests)
+            openers.submit(partial(open_one, stream, pace))
             for stream, pace in zip(streams, paces, strict=True)
         ]
-        try:
-            for task in as_completed(tasks):
-                if _is_hopeless(task.exception()):
-                    break
-        finally:
-            pool.shutdown(cancel_futures=True)
-    errors = [error for task in tasks if not task.cancelled() and (error := task.exception())]
+        for task in tasks:
+            while not hopeless and not task.wait():
+                pass
+        openers.stop()
+    failures = [task.error for task in tasks if task.error is not None]
+    errors = [error for error in failures if not isinstance(error, CancelledError)]
     if errors:
-        raise _joined(errors, sum(task.cancelled() for task in tasks), len(streams))
+        raise _joined(errors, len(failures) - len(errors), len(streams))
     return [task.result() for task in tasks]
 
 
-def _open(stream: Stream, pace: Pace, requests: Executor) -> _Opened:
+def _open(stream: Stream, pace: Pace, requests: Workers) -> _Opened:
     reading = stream.reading
     if reading is not None:
         # Whoever reads shards need not wait for all that formats take.
@@ -158,11 +169,6 @@ def _open(stream: Stream, pace: Pace, requests: Executor) -> _Opened:
         return _Opened(virtual.table, virtual.decoder, virtual.folder, {})
     table, sums, remote = open_index(stream, pace, requests)
     return _Opened(table, remote, str(stream.folder), sums)
-
-
-def _is_hopeless(error: BaseException | None) -> bool:
-    """Tell whether a store did not even answer, after all tries: others would wait in vain too."""
-    return isinstance(error, StoreError) and not is_final(error)
 
 
 def _joined(errors: Sequence[BaseException], untried: int, total: int) -> BaseException:

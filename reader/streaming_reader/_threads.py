@@ -14,6 +14,8 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
+from streaming_core._workers import start_thread as start_safely
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,8 +33,11 @@ class Closable(Protocol):
         ...
 
 
+_PAUSE_SECONDS: Final = 0.001
+
 _closable: WeakSet[Closable] = WeakSet()
-_threads: WeakSet[threading.Thread] = WeakSet()
+_threads: list[threading.Thread] = []
+_guard = threading.Lock()
 
 
 def close_at_exit(one: Closable) -> None:
@@ -47,16 +52,18 @@ def start_thread(target: Callable[[], object], name: str, *, stays_in_worker: bo
     more threads.
     """
     is_worker = stays_in_worker and multiprocessing.parent_process() is not None
-    thread = threading.Thread(target=target, name=name, daemon=not is_worker)
-    _threads.add(thread)
-    thread.start()
+    thread = start_safely(target, name, daemon=not is_worker)
+    with _guard:
+        _threads[:] = [thread, *(one for one in _threads if one.is_alive() or one.ident is None)]
 
 
 def _end() -> None:
     for one in list(_closable):
         one.close()
     end = time.monotonic() + _EXIT_SECONDS
-    for thread in list(_threads):
+    for thread in _threads:
+        while thread.ident is None and time.monotonic() < end:  # it is just being started
+            time.sleep(_PAUSE_SECONDS)
         if thread.is_alive():
             thread.join(max(0.0, end - time.monotonic()))
 

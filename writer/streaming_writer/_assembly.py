@@ -116,21 +116,25 @@ class BodyPool:
     def __init__(self, count: int, *, may_keep: bool) -> None:
         """Make `count` bodies; `may_keep` as each of them takes it."""
         # Last in, first out: memory that was touched is cheap, and the rest may never be needed.
-        self._free: queue.LifoQueue[Body] = queue.LifoQueue()
+        self._free: list[Body] = []
+        # Of C, so that no signal handler raises while it is locked.
+        self._given: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(count):
-            self._free.put(Body(may_keep=may_keep))
+            self.give(Body(may_keep=may_keep))
 
     def take(self, *, timeout: float) -> Body | None:
         """Return an empty body, or None if none came back within `timeout` seconds."""
         try:
-            return self._free.get(timeout=timeout)
+            self._given.get(timeout=timeout)
         except queue.Empty:
             return None
+        return self._free.pop()
 
     def give(self, body: Body) -> None:
         """Hand a body back."""
         body.clear()
-        self._free.put(body)
+        self._free.append(body)
+        self._given.put(None)
 
 
 class Assembly:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+import time
+from concurrent.futures import CancelledError
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._codec import digest, digests
 from streaming_core._read import SUM_ALGORITHM
+from streaming_core._workers import Task, Workers
 from streaming_writer._assembly import Body, BodyPool
 from streaming_writer._journal import ShardRecord
 
@@ -48,10 +51,8 @@ class Finisher:
         self._opening = opening
         self._progress = progress
         self._pool = BodyPool(options.workers() + 1, may_keep=options.codec() is None)
-        self._executor = ThreadPoolExecutor(
-            options.workers(), thread_name_prefix="streaming-writer"
-        )
-        self._pending: list[Future[ShardRecord]] = []
+        self._workers = Workers(options.workers(), "streaming-writer")
+        self._pending: list[Task[ShardRecord]] = []
         self._checked = 0
 
     def take(self) -> Body:
@@ -70,42 +71,44 @@ class Finisher:
     def submit(self, body: Body) -> None:
         """Take the body of the next shard and finish it in a thread."""
         number = self._opening.first_number + len(self._opening.done) + len(self._pending)
-        self._pending.append(self._executor.submit(self._finish, number, body))
+        self._pending.append(self._workers.submit(partial(self._finish, number, body)))
 
     def check(self) -> None:
         """Raise the first error that a thread met."""
-        while self._checked < len(self._pending) and self._pending[self._checked].done():
-            if not self._pending[self._checked].cancelled():
-                self._pending[self._checked].result()
+        while self._checked < len(self._pending) and self._pending[self._checked].is_done:
+            task = self._pending[self._checked]
+            if not isinstance(task.error, CancelledError):
+                task.result()
             self._checked += 1
 
     def records(self) -> list[ShardRecord]:
         """Wait for all shards and return them in order; raises what a thread met."""
         self.settle()
-        return [*self._opening.done, *(future.result() for future in self._pending)]
+        return [*self._opening.done, *(task.result() for task in self._pending)]
 
     def settle(self) -> None:
         """Wait until all that was submitted is stored, or until something fails."""
-        while True:
-            done, open_ones = wait(
-                self._pending, timeout=_SECONDS_UNTIL_WARNING, return_when=FIRST_EXCEPTION
-            )
-            if not open_ones or any(not f.cancelled() and f.exception() for f in done):
+        warn_at = time.monotonic() + _SECONDS_UNTIL_WARNING
+        while not_done := [task for task in self._pending if not task.is_done]:
+            if any(task.error for task in self._pending):
                 return
-            self._warn(f"{len(open_ones)} shards to be stored")
+            not_done[0].wait()
+            if time.monotonic() > warn_at:
+                warn_at += _SECONDS_UNTIL_WARNING
+                self._warn(f"{len(not_done)} shards to be stored")
 
     def durable(self) -> list[ShardRecord]:
         """Return the unbroken run of shards that are durable by now."""
         found = list(self._opening.done)
-        for future in self._pending:
-            if not future.done() or future.cancelled() or future.exception():
+        for task in self._pending:
+            if not task.is_done or task.error:
                 break
-            found.append(future.result())
+            found.append(task.result())
         return found
 
     def stop(self) -> None:
         """Drop what no thread has begun, and wait for the threads to end."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._workers.stop()
 
     def _finish(self, number: int, body: Body) -> ShardRecord:
         try:

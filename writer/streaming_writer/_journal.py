@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streaming_core._store import LocalStore
+from streaming_core._workers import in_order
 from streaming_core.errors import ObjectNotFoundError, ResumeError
-from streaming_writer._requests import put_checked, side_by_side
+from streaming_writer._requests import put_checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,7 +131,7 @@ class Journal:
             except ResumeError as error:
                 return error
 
-        return side_by_side(read, numbers)
+        return list(in_order(read, numbers))
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Remove the notes on shards; `numbers` ascend."""
@@ -138,7 +139,7 @@ class Journal:
         # Without the first note none of the others counts, whatever becomes of them.
         for key in keys[:1]:
             self._delete(key)
-        side_by_side(self._delete, keys[1:])
+        list(in_order(self._delete, keys[1:]))
 
     def end(self) -> None:
         """Remove everything, the settings last: they say that the rest is ours."""

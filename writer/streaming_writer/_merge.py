@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -19,6 +18,7 @@ from streaming_core._index import (
 )
 from streaming_core._read import SUMS, format_sums, parse_sums
 from streaming_core._store import LocalStore, Retry, Store, open_store, release_all, with_timeout
+from streaming_core._workers import in_order
 from streaming_core.errors import (
     IndexMissingError,
     ObjectNotFoundError,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["merge_index"]
 
-_READERS = 16
 _TRIES = 3
 _LISTINGS = 8
 """How often a place is listed that changes each time."""
@@ -146,9 +145,8 @@ def _parts(stores: Sequence[Store], keys: Sequence[str]) -> list[_Part]:
     if not keys:
         msg = f"{stores[0].url}: no data set in any folder below it (no {INDEX})"
         raise IndexMissingError(msg)
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="streaming-merge") as readers:
-        tables = list(readers.map(partial(_table, stores), keys))
-        sums = list(readers.map(partial(_sums, stores), keys))
+    tables = list(in_order(partial(_table, stores), keys))
+    sums = list(in_order(partial(_sums, stores), keys))
     folders = (key.removesuffix(INDEX).rstrip("/") for key in keys)
     return list(zip(folders, tables, sums, strict=True))
 

@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 import tempfile
-import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +14,7 @@ from streaming_core._arguments import checked, unexpected
 from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Retry, Store, open_store
 from streaming_core._store._abilities import abort_uploads
 from streaming_core._store._os_errors import mapped_errors
+from streaming_core._workers import in_order
 from streaming_core.errors import (
     ObjectNotFoundError,
     OutputBusyError,
@@ -24,7 +24,7 @@ from streaming_core.errors import (
 )
 from streaming_writer._journal import SETTINGS, Journal
 from streaming_writer._ownership import Ownership
-from streaming_writer._requests import put_checked, side_by_side
+from streaming_writer._requests import put_checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,10 +85,12 @@ class Output:
     def __init__(self, stores: Sequence[Store], *, retry: int) -> None:
         """Try each put up to `retry` times, at least once."""
         self.stores = tuple(stores)
-        self._over = threading.Event()
+        self._over = False
         pause = _FIRST_PAUSE_SECONDS
-        self._retry = Retry(retry, first_pause=pause, stop=self._over)
-        self._while_busy = Retry(_MOST, timeout=_BUSY_SECONDS, first_pause=pause, stop=self._over)
+        self._retry = Retry(retry, first_pause=pause, stop=lambda: self._over)
+        self._while_busy = Retry(
+            _MOST, timeout=_BUSY_SECONDS, first_pause=pause, stop=lambda: self._over
+        )
         self.ownership = Ownership(self.stores, self._retried)
 
     @property
@@ -165,7 +167,7 @@ class Output:
     def delete(self, *keys: str) -> None:
         """Remove objects from every store, several at a time."""
         for store in self.stores:
-            side_by_side(partial(self._delete_from, store), keys)
+            list(in_order(partial(self._delete_from, store), keys))
 
     def _delete_from(self, store: Store, key: str) -> None:
         self._retried(store, partial(store.delete, key))
@@ -201,7 +203,7 @@ class Output:
             try:
                 return act()
             except StoreBusyError as error:
-                if self._over.is_set():
+                if self._over:
                     raise
                 # The store does its work, only not at once: that is none of the tries.
                 refusals = refusals or self._while_busy.begin()
@@ -212,7 +214,7 @@ class Output:
 
     def give_up(self) -> None:
         """Let no pause between two tries last any longer."""
-        self._over.set()
+        self._over = True
 
     def forget_uploads(self) -> None:
         """Remove the parts that a killed writer left of shards it was sending."""
@@ -237,7 +239,7 @@ class Output:
                 with mapped_errors(store.url, "", "clear"):
                     _empty_folder(store.path)
             else:
-                side_by_side(partial(self._delete_from, store), self._listed(store))
+                list(in_order(partial(self._delete_from, store), self._listed(store)))
         self.forget_uploads()
 
     @staticmethod

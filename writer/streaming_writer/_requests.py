@@ -1,34 +1,20 @@
-"""Requests to stores: puts with a look at what came of them, and many requests at a time."""
+"""Puts with a look at what came of them."""
 
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from streaming_core._store import LocalStore
 from streaming_core._store._lock import is_locked_here
 from streaming_core.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from streaming_core._store import Buffer, Store
 
-__all__ = ["put_checked", "side_by_side"]
-
-_AT_A_TIME = 16
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-
-
-def side_by_side(act: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """Return what `act` gives for each item, in order, asking for several at a time."""
-    items = list(items)
-    if len(items) < 2:  # noqa: PLR2004 - nothing to do beside it
-        return [act(item) for item in items]
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="streaming-requests") as pool:
-        return list(pool.map(act, items))
+__all__ = ["put_checked"]
 
 
 def put_checked(

@@ -366,18 +366,19 @@ class Writer:
         self._close(STOPPED, complete=False)
 
     def _close(self, reason: str, *, complete: bool) -> None:
-        """End the threads and give the locks back."""
+        """End the threads, then give the locks back."""
         try:
-            if self._run:
-                self._run.finisher.stop()
-            self._progress.close()
-        finally:
-            try:
-                release_all(self._folders)
-            finally:  # the first may have been interrupted
-                release_all(self._folders)
+            self._let_go()
+        finally:  # the first may have been interrupted
+            self._let_go()
             self._open = False
             self._rows = ClosedRows(reason, complete=complete)
+        self._progress.close()
+
+    def _let_go(self) -> None:
+        if self._run:
+            self._run.finisher.stop()
+        release_all(self._folders)
 
     def _finished_reason(self) -> str:
         samples = self._opening.finished.samples if self._opening.finished else 0

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming_core._units import format_bytes
+from streaming_core._workers import Latch
 from streaming_core.errors import WaitTimeoutError
 from streaming_reader._cache._locks import FileHandle, is_free
 from streaming_reader._cache._places import file_stamp
@@ -140,7 +140,7 @@ class _Pass:
     limit: int | None
     name: str
     keep: Callable[[ShardInfo, memoryview], object]
-    ready: threading.Event = field(default_factory=threading.Event)
+    ready: Latch = field(default_factory=Latch)
     is_busy: bool = False
     error: BaseException | None = None
 
@@ -154,7 +154,8 @@ class _Pass:
             start_thread(self._make, "streaming-kin", stays_in_worker=True)
         except RuntimeError:  # the system has no more threads
             self._make()
-        self.ready.wait()
+        while not self.ready.wait(_LOOK_SECONDS):
+            pass
         error, self.error = self.error, None
         if error is not None and self.shelf.changed(self.info) is None:
             raise error
@@ -175,10 +176,10 @@ class _Pass:
                         self.shelf.places.clear(self.name)
         except BaseException as error:  # noqa: BLE001 - the caller raises it; others ask again
             self.error = error
-            if self.ready.is_set():
+            if self.ready.is_open:
                 _log.info("%s: not all parts were made: %s", self.shelf.places.folder, error)
         finally:
-            self.ready.set()
+            self.ready.open()
 
     def _make_all(self, lock: int) -> None:
         if self.shelf.changed(self.info) is not None:
@@ -195,4 +196,4 @@ class _Pass:
             self.keep(shard, data)
             touch()
             if shard.index == self.info.index:
-                self.ready.set()
+                self.ready.open()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -42,21 +41,25 @@ _SIZE_SHIFT: Final = 2
 _STATE_MASK: Final = 3
 
 
-class State(IntEnum):
-    """What the processes are said to have done with a shard."""
+class State:
+    """What the processes are said to have done with a shard.
 
-    ABSENT = 0
+    No enumeration: NumPy asks the members of one for attributes, in Python code, and drops what a
+    signal handler raises there.
+    """
+
+    ABSENT: Final = 0
     """Not there."""
-    FETCHING = 1
+    FETCHING: Final = 1
     """Being made by whoever holds the lock on its part; if nobody does, its maker died."""
-    PRESENT = 2
+    PRESENT: Final = 2
     """In place."""
 
 
 class Entry(NamedTuple):
     """What the ledger says of one shard."""
 
-    state: State = State.ABSENT
+    state: int = State.ABSENT
     """What was done with it."""
     size: int = 0
     """The bytes it takes or will take, as far as the limit is concerned."""
@@ -189,7 +192,7 @@ class Page(FileHandle):
         """Return state, size and last use of every shard; changing them changes nothing."""
         data = os.pread(self.number, self.num_shards * _RECORD.size, _START)
         records = np.frombuffer(data, _DTYPE)
-        states = np.minimum(records["state"] & _STATE_MASK, int(State.PRESENT)).astype(np.int8)
+        states = np.minimum(records["state"] & _STATE_MASK, State.PRESENT).astype(np.int8)
         sizes = np.maximum(records["state"] >> _SIZE_SHIFT, 0)
         return states, np.where(states == State.ABSENT, 0, sizes), records["last_use"]
 
@@ -201,7 +204,7 @@ class Page(FileHandle):
         data = os.pread(self.number, self.num_shards * _RECORD.size, _START)
         records = np.frombuffer(data, _DTYPE).copy()
         states = records["state"] & _STATE_MASK
-        found = np.where(sizes > 0, sizes << _SIZE_SHIFT | int(State.PRESENT), int(State.ABSENT))
+        found = np.where(sizes > 0, sizes << _SIZE_SHIFT | State.PRESENT, State.ABSENT)
         records["state"] = np.where(states == State.FETCHING, records["state"], found)
         _write(self.number, records.tobytes(), _START)
         _write(self.number, _LOOKED.pack(1), _HEADER.size)
@@ -211,8 +214,13 @@ def _unpacked(data: bytes) -> Entry:
     if len(data) != _RECORD.size:
         return Entry()
     state, last_use, changed, digest = _RECORD.unpack(data)
-    kind = State(min(state & _STATE_MASK, State.PRESENT))
-    return Entry(kind, max(0, state >> _SIZE_SHIFT), last_use, changed, digest)
+    return Entry(
+        min(state & _STATE_MASK, State.PRESENT),
+        max(0, state >> _SIZE_SHIFT),
+        last_use,
+        changed,
+        digest,
+    )
 
 
 def _write(handle: int, data: bytes, at: int) -> None:

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from streaming_core._workers import Latch
 from streaming_core.errors import WaitTimeoutError
 from streaming_reader._threads import start_thread
 
@@ -59,10 +60,11 @@ class Shards(Protocol):
 class _Job:
     """A shard that is being fetched, or was."""
 
-    __slots__ = ("error", "shard", "weight")
+    __slots__ = ("arrived", "error", "shard", "weight")
 
     def __init__(self, weight: int) -> None:
         self.weight = weight
+        self.arrived = Latch()
         self.shard: Shard | None = None
         self.error: BaseException | None = None
 
@@ -165,19 +167,18 @@ class Fetcher:
             return self._shards.open(shard)
         with self._lock:
             self._hurry(shard)
-            began = time.monotonic()
-            while job.shard is None and job.error is None:
-                end = max(began, self._shards.last_sign()) + self._timeout
-                left = end - time.monotonic()
-                if left <= 0:
-                    msg = (
-                        f"waited {time.monotonic() - began:.0f} seconds, the last "
-                        f"{self._timeout:.0f} of which brought nothing, for "
-                        f"{self._shards.describe(shard)}; see whether the storage answers, or "
-                        "raise download_timeout"
-                    )
-                    raise WaitTimeoutError(msg)
-                self._changed.wait(left)
+        # Without the lock: a signal handler that raises in the wait of a condition loses it.
+        began = now = time.monotonic()
+        while not job.arrived.wait(max(began, self._shards.last_sign()) + self._timeout - now):
+            now = time.monotonic()
+            if now >= max(began, self._shards.last_sign()) + self._timeout:
+                msg = (
+                    f"waited {now - began:.0f} seconds, the last {self._timeout:.0f} of which "
+                    f"brought nothing, for {self._shards.describe(shard)}; see whether the "
+                    "storage answers, or raise download_timeout"
+                )
+                raise WaitTimeoutError(msg)
+        with self._lock:
             self._urgent = None
             self._held -= job.weight
             del self._jobs[shard]
@@ -236,7 +237,7 @@ class Fetcher:
             if job is not None:
                 with self._lock:
                     job.shard, job.error = found, error
-                    self._changed.notify_all()
+                job.arrived.open()
             if found is not None:
                 self._warm_up(number, found)
             del work, job, found, error  # an idle thread must keep no mapping alive

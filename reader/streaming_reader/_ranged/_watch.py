@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import queue
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from streaming_reader._ranged._crew import Crew, do_here
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch"]
 
+_LOOK_SECONDS: Final = 0.05
+"""How long what has come can go unnoticed after an interrupt."""
+
 
 class Watch:
     """Has ranges fetched for one caller at a time, who waits here until that is over or needless.
@@ -22,18 +26,18 @@ class Watch:
     Its threads end when nothing is left to fetch, or with `stop`.
     """
 
-    __slots__ = ("_changed", "_crew", "_is_needless")
+    __slots__ = ("_changes", "_crew", "_is_needless")
 
     def __init__(self, is_needless: Callable[[int], bool] | None = None) -> None:
         """Give up waiting for a shard once `is_needless`; `notify` has that asked again."""
         self._is_needless = is_needless
-        self._changed = threading.Condition()
+        # Of C, so that no signal handler raises while it is locked, as in a condition.
+        self._changes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._crew = Crew()
 
     def notify(self) -> None:
         """Have whoever waits look again."""
-        with self._changed:
-            self._changed.notify_all()
+        self._changes.put(None)
 
     def stop(self) -> None:
         """Begin no more requests."""
@@ -53,14 +57,14 @@ class Watch:
     def wait(self, over: Mapping[int, Callable[[], bool]], deadline: float) -> None:
         """Wait until each shard's work is over or needless, or until the deadline."""
         left = dict(over)
-        with self._changed:
-            while True:
-                for shard in [at for at, is_over in left.items() if self._is_settled(at, is_over)]:
-                    del left[shard]
-                seconds = deadline - time.monotonic()
-                if not left or seconds <= 0:
-                    return
-                self._changed.wait(seconds)
+        while True:
+            for shard in [at for at, is_over in left.items() if self._is_settled(at, is_over)]:
+                del left[shard]
+            seconds = deadline - time.monotonic()
+            if not left or seconds <= 0:
+                return
+            with suppress(queue.Empty):
+                self._changes.get(timeout=min(seconds, _LOOK_SECONDS))
 
     def _is_settled(self, shard: int, is_over: Callable[[], bool]) -> bool:
         return is_over() or (self._is_needless is not None and self._is_needless(shard))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -40,8 +39,8 @@ _FINAL: Final = (
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _LONGEST_ASKED_SECONDS: Final = 600.0
 """Where there is no deadline, a store that wants to be left alone for longer is not waited for."""
-_BLINK_SECONDS: Final = 1.0
-"""Some systems deliver Ctrl-C only between waits."""
+_BLINK_SECONDS: Final = 0.05
+"""How long being told to stop goes unnoticed; some systems deliver Ctrl-C only between waits."""
 
 
 def is_final(error: StreamingError) -> bool:
@@ -59,7 +58,7 @@ class Retry:
 
     Pauses double from `first_pause` on, each shortened at random by up to a half, so that many
     processes that failed together do not come back together. A busy store that says when it wants
-    to be asked again is left alone for as long, and up to a fifth longer. `stop`, once set, ends
+    to be asked again is left alone for as long, and up to a fifth longer. `stop`, once true, ends
     every pause, now and later; the tries left are then made at once.
 
     Example:
@@ -75,13 +74,13 @@ class Retry:
         *,
         timeout: float | None = None,
         first_pause: float = 0.5,
-        stop: threading.Event | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
         self.tries = max(1, tries)
         """How often a request is made, at least once."""
         self._timeout = timeout
         self._first_pause = first_pause
-        self._stop = threading.Event() if stop is None else stop
+        self._stop = stop
 
     def begin(self, *, deadline: float | None = None) -> Attempts:
         """Return a count of attempts that starts now.
@@ -111,8 +110,9 @@ class Retry:
         """Wait, unless told to stop."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self._stop.wait(min(left, _BLINK_SECONDS)):
+            if self._stop is not None and self._stop():
                 return
+            time.sleep(min(left, _BLINK_SECONDS))
 
 
 class Attempts:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._store import Retry
 from streaming_core._virtual._index import IndexBuilder, VirtualIndex
 from streaming_core._virtual._kinds import open_kind
 from streaming_core._virtual._model import SourceReader
 from streaming_core._virtual._versions import may_be_same
+from streaming_core._workers import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streaming_core._store import Store
     from streaming_core._virtual._model import Scan, SourceFile
 
-__all__ = ["Changes", "build_index", "changes_since", "in_order"]
+__all__ = ["Changes", "build_index", "changes_since"]
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
-_AT_A_TIME: Final = 32
-_AHEAD: Final = 4
-"""For each thread, so that one slow item holds up no other for long."""
 _TRIES: Final = 4
 
 
@@ -72,29 +64,6 @@ def build_index(
         if progress is not None:
             progress(done)
     return builder.finish()
-
-
-def in_order(
-    act: Callable[[_T], _R], items: Iterable[_T], *, at_a_time: int = _AT_A_TIME
-) -> Iterator[_R]:
-    """Yield what `act` returns for each item, in order, some at a time; an error ends it.
-
-    No more results wait to be taken than a few for each thread.
-    """
-    coming = iter(items)
-    first = list(islice(coming, 2))
-    if len(first) < 2:  # noqa: PLR2004 - nothing to do side by side
-        yield from map(act, first)
-        return
-    pool = ThreadPoolExecutor(at_a_time, "streaming-index")
-    try:
-        tasks: deque[Future[_R]] = deque(pool.submit(act, item) for item in first)
-        tasks.extend(pool.submit(act, item) for item in islice(coming, _AHEAD * at_a_time))
-        while tasks:
-            yield tasks.popleft().result()
-            tasks.extend(pool.submit(act, item) for item in islice(coming, 1))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_core._names import name_problem
 from streaming_core._store import LocalStore, ObjectInfo
-from streaming_core._virtual._build import in_order
 from streaming_core._virtual._patterns import is_hidden, listed_names, literal_lead
+from streaming_core._workers import in_order
 from streaming_core.errors import ObjectNotFoundError, SourceFormatError, StoreError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import numpy as np
 
 from streaming_core._extras import require
 from streaming_core._store import Retry
-from streaming_core._virtual._build import in_order
 from streaming_core._virtual._expression import evaluated
 from streaming_core._virtual._keep import Keep
 from streaming_core._virtual._kinds import open_kind
 from streaming_core._virtual._model import Bounds
 from streaming_core._virtual._statistics import TRUE, Facts, are_alike, outcomes
 from streaming_core._virtual._view import Decoder, View
+from streaming_core._workers import in_order
 from streaming_core.errors import MissingColumnError, SchemaError
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._index import MAX_INDEX_BYTES, dump_index, parse_index
+from streaming_core._workers import in_order
 from streaming_core.cli._check import Finding
 from streaming_core.cli._entry import rebuild_entry
 from streaming_core.cli._place import INDEX, Unfinished, find_unfinished, load_table
@@ -211,8 +211,7 @@ def _entries(
             name = next(iter(shard.data.values()))
             return Finding(error.kind, str(error).removeprefix(name).lstrip(",: "), file=name)
 
-    with ThreadPoolExecutor(options.workers, thread_name_prefix="streaming-fix") as pool:
-        results = list(pool.map(entry, found))
+    results = list(in_order(entry, found, at_a_time=options.workers, name="streaming-fix"))
     problems += [result for result in results if isinstance(result, Finding)]
     return [result for result in results if not isinstance(result, Finding)]
 

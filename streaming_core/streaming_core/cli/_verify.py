@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streaming_core._store import LocalStore
+from streaming_core._workers import in_order
 from streaming_core.cli._check import CheckOptions, Finding, ShardResult, check_shard
 from streaming_core.cli._place import load_table, read_sums
 from streaming_core.cli._strays import file_names, stray_files, temp_files
 from streaming_core.errors import IndexInvalidError, MissingExtraError, ShardCorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from streaming_core._index import ShardTable
     from streaming_core._store import Store
 
 __all__ = ["Report", "verify_place", "verify_table"]
-
-_AHEAD: Final = 2
-"""Shards waiting for each thread; their results are small, so this only keeps threads busy."""
 
 
 @dataclass(slots=True)
@@ -108,7 +104,8 @@ def verify_table(
 
     undecoded: set[str] = set()
     on_progress(0, table.num_shards)
-    for done, result in enumerate(_in_threads(check, table.num_shards, workers), 1):
+    results = in_order(check, range(table.num_shards), at_a_time=workers, name="streaming-verify")
+    for done, result in enumerate(results, 1):
         for finding in result.findings:
             report.fail(finding)
         report.num_bytes += result.num_bytes
@@ -133,24 +130,6 @@ def _guarded(
         name = table.shard(index).raw.basename
         text = f"{type(error).__name__}: {error}"
         return ShardResult([Finding("shard-corrupt", text, index, name)])
-
-
-def _in_threads(
-    check: Callable[[int], ShardResult], count: int, workers: int
-) -> Iterator[ShardResult]:
-    """Yield the result of each shard in order, with few of them waiting at any time."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="streaming-verify") as pool:
-        waiting: deque[Future[ShardResult]] = deque()
-        try:
-            for index in range(count):
-                waiting.append(pool.submit(check, index))
-                if len(waiting) > _AHEAD * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 def _sums(store: Store, table: ShardTable, report: Report) -> dict[str, str]:

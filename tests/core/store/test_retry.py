@@ -111,7 +111,7 @@ def test_stop_ends_a_pause() -> None:
     flaky = _Flaky(2)
     timer = threading.Timer(0.05, stop.set)
     timer.start()
-    retry = Retry(3, first_pause=60.0, stop=stop)
+    retry = Retry(3, first_pause=60.0, stop=stop.is_set)
     began = time.monotonic()
     assert retry.call(flaky) == "answer"
     retry.wait(3600.0)

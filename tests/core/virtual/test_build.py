@@ -22,12 +22,11 @@ from streaming_core._virtual import (
     build_index,
     dump,
 )
-from streaming_core._virtual._build import Changes, changes_since, in_order
+from streaming_core._virtual._build import Changes, changes_since
 from streaming_core.errors import SourceFormatError, StoreError
 from streaming_core.testing import Fault, FaultStore, Raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from streaming_core._store import Store
@@ -126,30 +125,7 @@ def test_a_store_that_fails_once_is_asked_again() -> None:
     files[4] = SourceFile(info.key, info.size, info.etag)
     with pytest.raises(SourceFormatError, match=files[4].key):
         build_index(store, files, "parquet")
-    assert not [one for one in threading.enumerate() if one.name.startswith("streaming-index")]
-
-
-def test_results_wait_in_order_and_not_without_bound() -> None:
-    """A caller that is slow to take them holds the others up."""
-    taken: list[int] = []
-    done = [threading.Event() for _ in range(500)]
-
-    def items() -> Iterator[int]:
-        for number in range(500):
-            taken.append(number)
-            yield number
-
-    def act(number: int) -> int:
-        if number % 7 == 0:
-            assert done[number + 1].wait(_DEADLINE)  # overtaken
-        done[number].set()
-        return number
-
-    coming = in_order(act, items(), at_a_time=4)
-    assert next(coming) == 0
-    assert all(done[number].wait(_DEADLINE) for number in taken[:-1])
-    assert 4 < len(taken) <= 4 * 5 + 4
-    assert list(coming) == list(range(1, 500))
+    assert not [one for one in threading.enumerate() if one.name.startswith("streaming-")]
 
 
 @given(

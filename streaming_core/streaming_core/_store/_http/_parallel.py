@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming_core._store._http._gate import RefusedError
 from streaming_core._store._http._wire import FAILURES, UntrustedError
 from streaming_core._store._retry import Retry
+from streaming_core._workers import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,15 +32,7 @@ def in_parallel(tasks: Sequence[Callable[[], _T]], width: int = _PARALLEL) -> li
         >>> in_parallel([lambda: 1, lambda: 2])
         [1, 2]
     """
-    if len(tasks) <= 1:
-        return [task() for task in tasks]
-    with ThreadPoolExecutor(min(width, len(tasks)), "streaming-request") as pool:
-        futures = [pool.submit(task) for task in tasks]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
+    return list(in_order(lambda task: task(), tasks, at_a_time=width))
 
 
 def send_parts(tasks: Sequence[Callable[[], _T]], width: int) -> list[_T]:

@@ -9,12 +9,12 @@ import numpy as np
 
 from streaming_core._extras import require
 from streaming_core._store import Retry, open_store
-from streaming_core._virtual._build import in_order
 from streaming_core._virtual._kinds import kind_names, open_kind
 from streaming_core._virtual._model import SourceFile, SourceReader
 from streaming_core._virtual._tables._places import rooted
 from streaming_core._virtual._tables._plan import checked_positions
 from streaming_core._virtual._tables._puffin import deletion_vectors
+from streaming_core._workers import in_order
 from streaming_core.errors import SchemaError, SourceChangedError, SourceFormatError
 
 if TYPE_CHECKING:
