@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.reader.waiting import until
 
 __all__ = [
     "ROOT",
@@ -22,11 +21,9 @@ __all__ = [
     "gigabytes",
     "minutes",
     "say",
-    "until",
 ]
 
 ROOT: Final = Path(__file__).parents[2]
-_GRACE_SECONDS: Final = 120.0
 Random = random.Random
 
 
@@ -50,14 +47,6 @@ def chance() -> Random:
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(1 << 32)))
     say(f"FAULTS_SEED={seed}")
     return Random(seed)
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    """Return once a condition holds; fail if it takes minutes."""
-    end = time.monotonic() + _GRACE_SECONDS
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def processes_of(session: int) -> list[int]:

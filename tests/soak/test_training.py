@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.reader.waiting import until
 from tests.servers.web import WebServer
-from tests.soak.common import Job, Random, chance, minutes, say, until
+from tests.soak.common import Job, Random, chance, minutes, say
 from tests.soak.train import GLOBAL_BATCH
 
 from streaming_core import MDSWriter
