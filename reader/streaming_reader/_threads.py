@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
-import threading
+import os
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
@@ -17,12 +17,14 @@ from weakref import WeakSet
 from streaming_core._workers import start_thread as start_safely
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
 __all__ = ["close_at_exit", "start_thread"]
 
 _EXIT_SECONDS: Final = 1.0
 """How long the end of the interpreter is held up by threads that have not come to their end."""
+_PAUSE_SECONDS: Final = 0.001
 
 
 class Closable(Protocol):
@@ -33,11 +35,9 @@ class Closable(Protocol):
         ...
 
 
-_PAUSE_SECONDS: Final = 0.001
-
 _closable: WeakSet[Closable] = WeakSet()
-_threads: list[threading.Thread] = []
-_guard = threading.Lock()
+_threads: set[threading.Thread] = set()
+os.register_at_fork(after_in_child=_threads.clear)
 
 
 def close_at_exit(one: Closable) -> None:
@@ -52,16 +52,17 @@ def start_thread(target: Callable[[], object], name: str, *, stays_in_worker: bo
     more threads.
     """
     is_worker = stays_in_worker and multiprocessing.parent_process() is not None
-    thread = start_safely(target, name, daemon=not is_worker)
-    with _guard:
-        _threads[:] = [thread, *(one for one in _threads if one.is_alive() or one.ident is None)]
+    for one in list(_threads):
+        if one.ident is not None and not one.is_alive():
+            _threads.discard(one)
+    _threads.add(start_safely(target, name, daemon=not is_worker))
 
 
 def _end() -> None:
     for one in list(_closable):
         one.close()
     end = time.monotonic() + _EXIT_SECONDS
-    for thread in _threads:
+    for thread in list(_threads):
         while thread.ident is None and time.monotonic() < end:  # it is just being started
             time.sleep(_PAUSE_SECONDS)
         if thread.is_alive():
