@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -228,10 +227,20 @@ def _arm(call: str, unused: int, thread: str) -> None:
     if thread == "main":
         burn()
         return
-    from streaming_writer import _finisher, _requests
+    from streaming_core import _workers
 
-    module = {"worker": _finisher, "request": _requests}[thread]
-    vars(module)["ThreadPoolExecutor"] = partial(ThreadPoolExecutor, initializer=burn)
+    start = _workers.start_thread
+    burnt = {"worker": "streaming-writer", "request": "streaming-request"}[thread]
+
+    def start_thread(target: Callable[[], object], name: str, **how: Any) -> object:
+        def run() -> None:
+            if name == burnt:
+                burn()
+            target()
+
+        return start(run, name, **how)
+
+    vars(_workers)["start_thread"] = start_thread
 
 
 def _short_writes() -> None:
