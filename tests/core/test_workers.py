@@ -194,11 +194,11 @@ def test_a_forked_child_does_not_wait_for_threads_that_it_does_not_have() -> Non
 def test_a_script_that_ends_gets_done_what_it_submitted() -> None:
     """Threads end when there is nothing to do, and not before."""
     script = """
-import time
+import os, time
 from streaming_core._workers import Workers
 def act(number):
     time.sleep(0.01)
-    print(number, flush=True)
+    os.write(1, b"%d\\n" % number)
 workers = Workers(2, "test-end")
 tasks = [workers.submit(lambda number=number: act(number)) for number in range(6)]
 tasks[0].result()

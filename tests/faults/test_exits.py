@@ -39,13 +39,15 @@ batches = dataset.batches()
 next(batches)
 """
 _WORKERS = """
+from streaming_core import StreamingDataLoader
 dataset = StreamingDataset(remote=remote, local=local, batch_size=4, predownload=1500, **options)
 batches = iter(StreamingDataLoader(dataset, batch_size=4, num_workers=1))
 next(batches)
 """
+_SCRIPTS = {"next": _NEXT, "break": _BREAK, "batches": _BATCHES, "workers": _WORKERS}
 _BEGIN = """
 import os, signal, sys, time
-from streaming_core import MDSWriter, StreamingDataLoader, StreamingDataset
+from streaming_core import MDSWriter, StreamingDataset
 remote, local = sys.argv[1:3]
 options = {"cache_limit": 200_000} if sys.argv[3] == "limit" else {}
 """
@@ -150,20 +152,23 @@ def _ids(dataset: StreamingDataset) -> list[int]:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("limit", "times"),
+    ("script", "limit", "times"),
     [
-        pytest.param("none", 3, marks=_ESSENTIAL),
-        pytest.param("none", 80, marks=_SLOW),
-        pytest.param("limit", 80, marks=_SLOW),
+        pytest.param("next", "none", 3, marks=_ESSENTIAL),
+        *(
+            pytest.param(script, limit, 5 if script == "workers" else 25, marks=_SLOW)
+            for script in _SCRIPTS
+            for limit in ("none", "limit")
+        ),
     ],
 )
 def test_a_script_may_end_while_shards_are_fetched(
-    remote: Path, tmp_path: Path, times: int, limit: str
+    remote: Path, tmp_path: Path, script: str, limit: str, times: int
 ) -> None:
     """Its last line leaves an iterator in the middle: it ends at once, and others read on."""
     for turn in range(times):
         local = tmp_path / str(turn)
-        _run([_NEXT, _BREAK, _BATCHES, _WORKERS][turn % 4], remote, local, limit)
+        _run(_SCRIPTS[script], remote, local, limit)
         assert _locked_files(local) == []
         if turn % 10 == 0:
             assert _ids(StreamingDataset(remote=remote, local=local)) == [*range(_SAMPLES)]
@@ -171,17 +176,18 @@ def test_a_script_may_end_while_shards_are_fetched(
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [_NEXT, _WORKERS], ids=["main", "worker"])
+@pytest.mark.parametrize("script", ["next", "workers"])
+@pytest.mark.parametrize("limit", ["none", "limit"])
 def test_a_script_may_be_interrupted_at_any_moment(
-    remote: Path, tmp_path: Path, script: str
+    remote: Path, tmp_path: Path, script: str, limit: str
 ) -> None:
     """SIGINT ends it; no lock remains, and others read on."""
-    rng = random.Random(script)  # noqa: S311
-    for turn in range(25):
+    rng = random.Random(script + limit)  # noqa: S311
+    for turn in range(13):
         local = tmp_path / str(turn)
-        command = [sys.executable, "-c", _BEGIN + script + "\nfor _ in range(9**9): next(iterator)"]
+        code = _BEGIN + _SCRIPTS[script] + "\nfor _ in range(9**9): next(iterator)"
         with subprocess.Popen(
-            [*command, str(remote), str(local), ["none", "limit"][turn % 2]],
+            [sys.executable, "-c", code, str(remote), str(local), limit],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         ) as process:
