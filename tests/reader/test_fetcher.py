@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tests.reader.waiting import Waits, until_idle
+from tests.reader.waiting import Waits, until, until_idle
 
 from streaming_core.errors import StoreError, WaitTimeoutError
 from streaming_reader._fetch import Fetcher
@@ -151,9 +151,7 @@ def test_closing_ends_the_threads() -> None:
     shards.until(lambda: len(shards.warmed) == 7)
     fetcher.close()
     shards.gates[0].set()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(_SOON)
-        assert not thread.is_alive()
+    until(lambda: not set(threading.enumerate()) - before, "threads live on")
 
 
 def test_a_shard_evicted_while_it_waits_to_be_warmed_is_fetched_once() -> None:

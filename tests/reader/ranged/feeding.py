@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tests.reader.ranged.making import SECONDS
+from tests.reader.waiting import until
 
 from streaming_core._columns import Columns
 from streaming_core._store import register_store
@@ -52,10 +53,7 @@ def range_threads() -> list[str]:
 
 def until_no_range_threads() -> None:
     """Wait until nothing reads ranges any more."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("streaming-range"):
-            thread.join(SECONDS)
-    assert range_threads() == []
+    until(lambda: not range_threads(), "threads that read ranges live on")
 
 
 def register(store: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from tests.reader.ranged.making import (
     HeldStore,
     catalogue,
 )
-from tests.reader.waiting import until
+from tests.reader.waiting import until, until_fetched
 
 from streaming_core import StreamingDataset
 from streaming_core.errors import ChecksumError, ShardFetchError, StoreError
@@ -120,9 +119,7 @@ def test_nothing_is_left_of_an_iteration(blobs: Path, tmp_path: Path) -> None:
             next(feed.batches(3))
             until(lambda: store.whole > 0)  # some shards are on their way
     until_no_range_threads()
-    for thread in threading.enumerate():
-        if thread.name.startswith("streaming-fetch"):
-            thread.join(SECONDS)
+    until_fetched()
     # What another test left open may be closed meanwhile, but nothing is opened.
     assert len(os.listdir("/proc/self/fd")) <= before + source.num_shards  # noqa: PTH208
     assert not list((tmp_path / ".streaming" / "parts").iterdir())
