@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core.errors import (
     ShardCorruptError,
     StoreBusyError,
@@ -200,12 +200,14 @@ class Errand:
         """Return the bytes of some ranges and their version; asks again where that may help."""
         origin = self._origin
         # A line that is dead is told by the whole shard, whose tries come on top.
-        retry = Retry(origin.tries, timeout=origin.timeout, first_pause=_FIRST_PAUSE_SECONDS)
-        if origin.pace is not None:
-            patience = min(origin.patience, max(0.0, self._deadline - time.monotonic()))
-            found = origin.pace.call(partial(self._ask, spans), retry, patience)
-        else:
-            found = retry.call(partial(self._ask, spans))
+        policy = RequestPolicy(
+            origin.tries,
+            total=origin.timeout,
+            busy=min(origin.patience, max(0.0, self._deadline - time.monotonic())),
+            first_pause=_FIRST_PAUSE_SECONDS,
+            limiter=origin.limiter,
+        )
+        found = policy.call(partial(self._ask, spans))
         return list(found), found.etag
 
     def _ask(self, spans: Sequence[tuple[int, int]]) -> Parts:

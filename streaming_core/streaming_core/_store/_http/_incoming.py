@@ -10,7 +10,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_core._store._rate import MinimumRate, too_slow
+from streaming_core._store._progress import MinimumRate, too_slow
 
 if TYPE_CHECKING:
     import socket
