@@ -115,7 +115,7 @@ def open_streams(
         store = remote if isinstance(remote, Store) else None
         origins.append(Origin(table, store, settings, limiter=limiter))
     # A little longer than what fetches a shard, whose error says more.
-    timeout = max(cache.patience for cache in caches)
+    timeout = max(cache.stall_seconds for cache in caches)
     timeout += max(stream.settings.download_timeout for stream in streams)
     tables = [one.table for one in opened]
     return Catalogue(tables, caches, timeout=timeout, origins=origins)

@@ -127,9 +127,9 @@ class ShardCache:
         return self._group
 
     @property
-    def patience(self) -> float:
+    def stall_seconds(self) -> float:
         """Seconds without a byte after which a shard cannot be had, unless `open` is told."""
-        return self._settings.patience
+        return self._settings.stall_seconds
 
     @property
     def counts(self) -> Counts:
@@ -374,7 +374,7 @@ class ShardCache:
         return open_shard(info, dict(zip(_ROLES, views, strict=False)), allow_unsafe=unsafe)
 
     def _progress(self, timeout: float | None) -> ProgressDeadline:
-        return ProgressDeadline(self._settings.patience if timeout is None else timeout)
+        return ProgressDeadline(self._settings.stall_seconds if timeout is None else timeout)
 
     def _here(self) -> Opened:
         if self._opened.owner != os.getpid():  # forked

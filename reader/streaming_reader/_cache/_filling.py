@@ -119,7 +119,7 @@ class Filler:
         remote = self._remote
         if remote is None or isinstance(remote, Store):
             raise self.no_source(shards[0])
-        attempts = self._attempts(ProgressDeadline(self._settings.patience))
+        attempts = self._attempts(ProgressDeadline(self._settings.stall_seconds))
         names = [shard.raw.basename for shard in shards]
         coming = made_together(attempts, remote, names, touch, self.counts)
         with closing(coming):

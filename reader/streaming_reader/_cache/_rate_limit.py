@@ -224,7 +224,9 @@ class NodeRateLimiter:
         try:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
             deadline = time.monotonic() + _LOCK_SECONDS
-            lock = FileHandle.locked(self._path, deadline, f"keeping the pace in {self._path}")
+            lock = FileHandle.locked(
+                self._path, deadline, f"keeping the rate limit in {self._path}"
+            )
         except OSError:  # read-only, or held for longer than any process should
             return change(RateState()) or RateState()
         with lock:

@@ -165,7 +165,7 @@ class Errand:
             if needed > len(header):
                 return self._asking([(len(header), needed)])
             work.copy = Sparse(
-                self._info, header, etags.pop(), allow_unsafe=self._origin.allow_unsafe
+                self._info, header, etags.pop(), allow_unsafe=self._origin.settings.allow_unsafe
             )
             self._origin.learn(self._info, int(work.copy.offsets[0]))
         for start, data in work.parts:
@@ -198,14 +198,14 @@ class Errand:
 
     def _answer(self, spans: Sequence[tuple[int, int]]) -> tuple[list[bytes], str]:
         """Return the bytes of some ranges and their version; asks again where that may help."""
-        origin = self._origin
+        settings = self._origin.settings
         # A line that is dead is told by the whole shard, whose tries come on top.
         policy = RequestPolicy(
-            origin.tries,
-            total=origin.timeout,
-            busy=min(origin.patience, max(0.0, self._deadline - time.monotonic())),
+            settings.tries,
+            total=settings.timeout,
+            busy=min(settings.stall_seconds, max(0.0, self._deadline - time.monotonic())),
             first_pause=_FIRST_PAUSE_SECONDS,
-            limiter=origin.limiter,
+            limiter=self._origin.limiter,
         )
         found = policy.call(partial(self._ask, spans))
         return list(found), found.etag

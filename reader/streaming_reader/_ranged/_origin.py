@@ -45,14 +45,11 @@ class Origin:
         "_config_bytes",
         "_default",
         "_has_versions",
-        "allow_unsafe",
         "limiter",
         "meter",
-        "patience",
+        "settings",
         "store",
         "table",
-        "timeout",
-        "tries",
     )
 
     def __init__(
@@ -69,14 +66,8 @@ class Origin:
         self.store = store if usable and settings.validate_hash is None else None
         """None if no ranges are read."""
         self.table = table
-        self.tries = settings.tries
-        """How many requests may fail before that is an error."""
-        self.allow_unsafe = settings.allow_unsafe
-        """Whether columns whose decoding can run code are admitted."""
-        self.timeout = settings.timeout
-        """Seconds after which a failed request is not made again."""
-        self.patience = settings.patience
-        """Seconds for which a store may be busy."""
+        self.settings = settings
+        """How shards are fetched whose ranges do not come."""
         self.limiter = limiter
         """Spaces the requests of the node while the store is busy; None if nothing does."""
         self._default = line

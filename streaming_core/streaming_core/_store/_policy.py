@@ -207,7 +207,7 @@ class Attempts:
             self._began = limiter.wait(self._busy)
             if self._began is not None:
                 self.counts.wait_pace_ns += int((time.monotonic() - entered) * 1e9)
-        self._rate = MinimumRate(self.policy.timeout)
+        self._rate.reset()
         self.requests += 1
 
     def answered(self) -> None:

@@ -73,8 +73,11 @@ class MinimumRate:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         """How many seconds of waiting are judged together."""
-        self._bytes = 0
-        self._seconds = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Start over, for another request."""
+        self._bytes, self._seconds = 0, 0.0
 
     def is_enough(self, num_bytes: int, seconds: float) -> bool:
         """Count bytes that took so many seconds; False if a whole timeout brought too few."""
@@ -83,7 +86,7 @@ class MinimumRate:
         if self._seconds <= self.timeout:
             return True
         enough = self._bytes >= _LEAST_RATE * self._seconds
-        self._bytes, self._seconds = 0, 0.0
+        self.reset()
         return enough
 
 

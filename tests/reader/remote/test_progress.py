@@ -180,12 +180,12 @@ def test_a_store_that_never_answers_does_not_hold_its_readers(tmp_path: Path) ->
         def describe(self, shard: int) -> str:
             return f"shard {shard}"
 
-    fetcher = Fetcher(_One(), timeout=cache.patience + 0.3)
+    fetcher = Fetcher(_One(), timeout=cache.stall_seconds + 0.3)
     began = time.monotonic()
     fetcher.want([0])
     with pytest.raises(WaitTimeoutError, match="shard 0"):
         fetcher.get(0)
-    assert cache.patience <= time.monotonic() - began < cache.patience + 60
+    assert cache.stall_seconds <= time.monotonic() - began < cache.stall_seconds + 60
     store.wake()
     fetcher.close()
 
@@ -205,12 +205,12 @@ def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) ->
     assert found == [expected(made, shard) for shard in range(4)]
 
 
-def test_patience() -> None:
+def test_progress_deadline() -> None:
     """A deadline moves with what comes, never back."""
-    patience = ProgressDeadline(10.0)
-    first = patience.deadline
-    patience.renew(time.monotonic() - 5.0)
-    assert patience.deadline == first
-    patience.renew()
-    assert patience.deadline >= first
-    assert last_progress() >= patience.deadline - 10.0
+    progress = ProgressDeadline(10.0)
+    first = progress.deadline
+    progress.renew(time.monotonic() - 5.0)
+    assert progress.deadline == first
+    progress.renew()
+    assert progress.deadline >= first
+    assert last_progress() >= progress.deadline - 10.0
