@@ -91,18 +91,11 @@ def made_together(
 
     def ask(request: Callable[[], list[Piece]]) -> list[Piece]:
         nonlocal arrived
-        while True:
-            attempts.wait_turn()
-            try:
-                pieces = request()
-            except StoreError as error:
-                attempts.failed(error)
-                continue
-            attempts.answered()
-            attempts.came(sum(len(piece.data) for piece in pieces))
-            touch()
-            arrived = time.perf_counter_ns()
-            return pieces
+        pieces = attempts.call(request)
+        attempts.came(sum(len(piece.data) for piece in pieces))
+        touch()
+        arrived = time.perf_counter_ns()
+        return pieces
 
     resumed = arrived
     for name, data in maker.made_together(basenames, ask):

@@ -138,16 +138,7 @@ class RequestPolicy:
 
     def call(self, act: Callable[[], _T]) -> _T:
         """Return what `act` returns, called again after each `StoreError` that may pass."""
-        attempts = self.begin()
-        while True:
-            attempts.wait_turn()
-            try:
-                found = act()
-            except StoreError as error:
-                attempts.failed(error)
-            else:
-                attempts.answered()
-                return found
+        return self.begin().call(act)
 
     def pause_seconds(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row, drawn at random."""
@@ -166,8 +157,8 @@ class RequestPolicy:
 class Attempts:
     """The attempts at one request, or at one chain of requests that counts as one.
 
-    One thread uses it: `wait_turn` before each request, then `came` for what arrives, and
-    `answered` or `failed`.
+    One thread uses it: `call`, or `wait_turn` before each request, then `came` for what arrives,
+    and `answered` or `failed`.
     """
 
     __slots__ = (
@@ -198,6 +189,18 @@ class Attempts:
         self._failures = 0
         self._refusals = 0
         """How many requests in a row were refused because the store was busy."""
+
+    def call(self, act: Callable[[], _T]) -> _T:
+        """Return what `act` returns, called again after each `StoreError` that may pass."""
+        while True:
+            self.wait_turn()
+            try:
+                found = act()
+            except StoreError as error:
+                self.failed(error)
+            else:
+                self.answered()
+                return found
 
     def wait_turn(self) -> None:
         """Wait until a request may be made, and count it."""
