@@ -42,9 +42,9 @@ BUGS: Final = (
     ),
     Bug(
         "core-one-try-less",
-        "streaming_core/streaming_core/_store/_retry.py",
-        "self.failures >= self._retry.tries:",
-        "self.failures + 1 >= self._retry.tries:",
+        "streaming_core/streaming_core/_store/_policy.py",
+        "self._failures >= policy.tries:",
+        "self._failures + 1 >= policy.tries:",
     ),
     Bug(
         "core-decompression-ends-early",  # what stops before its last frame ends is accepted

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from streaming_reader._cache import Counts, last_sign, touch_pages
+from streaming_core._store import last_progress
+from streaming_reader._cache import Counts, touch_pages
 from streaming_reader._located import Located, Locator, first_uses
 from streaming_reader._ranged import RangeCounts, Ranged, rows_by_shard
 from streaming_reader._unified import unified
@@ -157,9 +158,9 @@ class Catalogue:
         cache, number = self.place(shard)
         return cache.open(number)
 
-    def last_sign(self) -> float:
-        """Return when anything came last, of `time.monotonic`, whichever shard it is of."""
-        return last_sign()
+    def last_progress(self) -> float:
+        """Return when anything last arrived (`time.monotonic`), whichever shard it is of."""
+        return last_progress()
 
     def sample(self, shard: int, row: int) -> dict[str, Any]:
         """Return one sample, for which not all of its shard is fetched if that is not here."""

@@ -9,25 +9,21 @@ import re
 from contextlib import suppress
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import xxhash
 
 from streaming_core._index import INDEX_NAME
 from streaming_core._read import SUMS, parse_sums
-from streaming_core._store import Retry
 from streaming_core.errors import ChecksumError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from streaming_core._index import FileRole, ShardInfo, ShardTable
-    from streaming_core._workers import Workers
-    from streaming_reader._cache import Pace
 
 __all__ = [
     "ABSENT",
-    "Asking",
     "Came",
     "Documents",
     "Source",
@@ -42,7 +38,6 @@ __all__ = [
     "witnesses",
 ]
 
-_T = TypeVar("_T")
 _log = logging.getLogger("streaming_core.reader")
 _FRESH: Final = 30.0
 """Seconds for which the processes of a node need not ask what one of them has asked."""
@@ -144,30 +139,6 @@ class Source(NamedTuple):
         opens twice wants to know.
         """
         return self.by != os.getpid() and 0 <= now - self.asked < _FRESH and _is_alive(self.by)
-
-
-class Asking(NamedTuple):
-    """How requests are made."""
-
-    pace: Pace
-    tries: int
-    timeout: float
-    requests: Workers
-
-    def whole(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, tried again where that may help."""
-        return self.pace.call(act, Retry(self.tries), self.timeout * self.tries)
-
-    def bounded(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, tried again until the time for one request is over.
-
-        Half of it for a store that is busy: afterwards all others leave it alone for as long.
-        """
-        return self.pace.call(act, Retry(self.tries, timeout=self.timeout), self.timeout / 2)
-
-    def once(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, tried once, and not if the store is busy."""
-        return self.pace.call(act, Retry(1), 0.0)
 
 
 class Verdict(Enum):

@@ -7,8 +7,9 @@ import logging
 import os
 import time
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import xxhash
 
@@ -23,6 +24,7 @@ from streaming_core._read import SUMS
 from streaming_core._store import (
     LocalStore,
     Pieces,
+    RequestPolicy,
     open_store,
     public_url,
     with_timeout,
@@ -37,7 +39,6 @@ from streaming_core.errors import (
 from streaming_reader._cache import CONTROL, SOURCE, while_locked
 from streaming_reader._documents import (
     ABSENT,
-    Asking,
     Came,
     Documents,
     Source,
@@ -53,12 +54,12 @@ from streaming_reader._documents import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streaming_core._index import ShardTable
     from streaming_core._store import Store
     from streaming_core._workers import Workers
-    from streaming_reader._cache import Pace
+    from streaming_reader._cache import NodeRateLimiter
     from streaming_reader.stream import Stream
 
 __all__ = ["open_index"]
@@ -68,11 +69,10 @@ _RECORD: Final = f"{CONTROL}/{SOURCE}"
 _LEDGER: Final = f"{CONTROL}/ledger"
 _RECORD_BYTES: Final = 1 << 16
 _LOCK_SECONDS: Final = 300.0
-_Ask: TypeAlias = "Callable[[Callable[[], Came]], Came]"
 
 
 def open_index(
-    stream: Stream, pace: Pace, requests: Workers
+    stream: Stream, limiter: NodeRateLimiter, requests: Workers
 ) -> tuple[ShardTable, Mapping[str, str], Store | None]:
     """Return a stream's table, the hashes of its files, and the store its files come from.
 
@@ -82,7 +82,7 @@ def open_index(
     or, where shards have no hashes at all, of the first and the last shard. What has changed takes
     its place, with whatever files it has otherwise removed. What came only once, and is not proven
     by an etag that is its hash, is read once more by the next opening instead. `requests` makes
-    requests side by side, at `pace`.
+    requests side by side, as fast as `limiter` lets them.
 
     Raises:
         IndexMissingError: Neither place has one; says what was found instead.
@@ -95,8 +95,9 @@ def open_index(
     if remote is None or _is_folder(remote, folder):
         return load_index(stream.folder), parsed_sums(_local_sums(folder)), None
     remote = with_timeout(remote, settings.download_timeout)
-    asking = Asking(pace, settings.download_retry + 1, settings.download_timeout, requests)
-    documents = _Opening(folder, remote, asking).documents()
+    tries, timeout = settings.download_retry + 1, settings.download_timeout
+    policy = RequestPolicy(tries, timeout=timeout, busy=timeout * tries, limiter=limiter)
+    documents = _Opening(folder, remote, policy, requests).documents()
     return documents.table, parsed_sums(documents.sums), remote
 
 
@@ -110,11 +111,18 @@ def _is_folder(remote: Store, folder: LocalStore) -> bool:
 class _Opening:
     """One opening of one folder that caches one remote."""
 
-    def __init__(self, folder: LocalStore, remote: Store, asking: Asking) -> None:
+    def __init__(
+        self, folder: LocalStore, remote: Store, policy: RequestPolicy, requests: Workers
+    ) -> None:
         self._folder = folder
         self._remote = remote
         self._name = public_url(remote.url).rstrip("/")
-        self._asking = asking
+        self._requests = requests
+        self._patient = policy
+        # Tried until the time for one request is over, half of it for a store that is busy:
+        # afterwards all others leave it alone for as long.
+        self._bounded = replace(policy, total=policy.timeout, busy=policy.timeout / 2)
+        self._once = replace(policy, tries=1, busy=0.0)
 
     def documents(self) -> Documents:
         """Return the index to be used, and its hashes; the folder then has them."""
@@ -215,7 +223,7 @@ class _Opening:
     def _version(self, name: str) -> str | None:
         """Return the version of a file of the remote; None if that does not answer."""
         try:
-            info = self._asking.once(lambda: self._remote.head(name))
+            info = self._once.call(lambda: self._remote.head(name))
         except ObjectNotFoundError:
             return ABSENT
         except StoreError as error:
@@ -225,7 +233,7 @@ class _Opening:
 
     def _versions(self, names: Sequence[str]) -> dict[str, str | None]:
         """Return the versions of files of the remote, all asked for at once."""
-        others = [self._asking.requests.submit(partial(self._version, name)) for name in names[1:]]
+        others = [self._requests.submit(partial(self._version, name)) for name in names[1:]]
         first = [self._version(name) for name in names[:1]]
         return dict(zip(names, [*first, *(other.result() for other in others)], strict=True))
 
@@ -233,17 +241,16 @@ class _Opening:
 
     def _fetched(self, *, patient: bool) -> tuple[Documents, Source]:
         """Return the remote's index with its sums, both asked for at once, and what to note."""
-        ask, bounded = self._asking.once, self._asking.once
-        if patient:
-            ask, bounded = self._asking.whole, self._asking.bounded
-        task = self._asking.requests.submit(partial(self._fetched_sums, bounded))
+        policy = self._patient if patient else self._once
+        bounded = self._bounded if patient else self._once
+        task = self._requests.submit(partial(self._fetched_sums, bounded))
         try:
-            index, table = self._read_index(ask)
+            index, table = self._read_index(policy)
         except ObjectNotFoundError:
             if self._cached() is not None:
                 raise
             read_index(self._remote)  # which knows what to say, or was only late
-            index, table = self._read_index(ask)
+            index, table = self._read_index(policy)
         sums, complete = self._checked_sums(task.result(), table, bounded)
         documents = Documents(index.data, table, None if sums is None else sums.data)
         versions = {SUMS: sums.version} if sums is not None and complete else {}
@@ -251,7 +258,7 @@ class _Opening:
         noted = Source(self._name, len(index.data), documents.digest, index.etag)
         return documents, noted._replace(sure=sure, versions=versions)
 
-    def _read_index(self, ask: _Ask) -> tuple[Came, ShardTable]:
+    def _read_index(self, policy: RequestPolicy) -> tuple[Came, ShardTable]:
         """Return the remote's index; an invalid one is asked for again.
 
         The same one twice is an error, and so are other ones once all tries are made.
@@ -259,23 +266,23 @@ class _Opening:
         place = f"{self._remote.url}/{INDEX_NAME}"
         before: set[bytes] = set()
         while True:
-            came = self._read(INDEX_NAME, ask)
+            came = self._read(INDEX_NAME, policy)
             try:
                 return came, parse_index(came.data, place)
             except IndexInvalidError as error:
                 digest = xxhash.xxh3_128_digest(came.data)
-                if digest in before or len(before) == self._asking.tries:
+                if digest in before or len(before) == self._patient.tries:
                     raise
                 before.add(digest)
                 _log.warning("reading the index again, because it is invalid: %s", error)
 
-    def _read(self, name: str, ask: _Ask) -> Came:
+    def _read(self, name: str, policy: RequestPolicy) -> Came:
         """Return a document of the remote, read again if its etag says that something else came."""
-        came = ask(lambda: self._read_once(name))
+        came = policy.call(lambda: self._read_once(name))
         if not came.claims_md5 or came.is_proven:
             return came._replace(sure=came.is_proven)
         # Either it was changed on the way, or the etag is not its hash.
-        again = ask(lambda: self._read_once(name))
+        again = policy.call(lambda: self._read_once(name))
         return again._replace(sure=again.is_proven or again == came)
 
     def _read_once(self, name: str) -> Came:
@@ -290,10 +297,10 @@ class _Opening:
             etag = self._remote.head(name).etag
         return Came(self._remote.get(name, max_bytes=MAX_INDEX_BYTES), etag)
 
-    def _fetched_sums(self, ask: _Ask) -> Came | None:
+    def _fetched_sums(self, policy: RequestPolicy) -> Came | None:
         """Return the sums beside the remote's index; empty and `ABSENT` if it has none."""
         try:
-            return self._read(SUMS, ask)
+            return self._read(SUMS, policy)
         except ObjectNotFoundError:
             return Came(b"", ABSENT, sure=True)  # noted by an empty file
         except StoreError as error:
@@ -301,7 +308,7 @@ class _Opening:
             return None
 
     def _checked_sums(
-        self, sums: Came | None, table: ShardTable, ask: _Ask
+        self, sums: Came | None, table: ShardTable, policy: RequestPolicy
     ) -> tuple[Came | None, bool]:
         """Return the sums and whether they have all files; if not, they were read once more."""
         for again in (True, False):
@@ -311,7 +318,7 @@ class _Opening:
             if not lacking:
                 return sums, True
             if again:
-                sums = self._fetched_sums(ask) or sums
+                sums = self._fetched_sums(policy) or sums
         _log.warning(
             "%s/%s has no line for %d files that the index names, such as %s: they are not checked "
             "by it; write it again with xxhsum -H2, or delete it",
@@ -325,8 +332,8 @@ class _Opening:
     def _with_sums(self, cached: Documents) -> Documents:
         if cached.sums is not None:
             return cached
-        ask = self._asking.bounded
-        sums, _ = self._checked_sums(self._fetched_sums(ask), cached.table, ask)
+        sums = self._fetched_sums(self._bounded)
+        sums, _ = self._checked_sums(sums, cached.table, self._bounded)
         if sums is None:
             return cached
         coming = cached._replace(sums=sums.data)

@@ -15,7 +15,7 @@ from streaming_core.errors import SchemaError, StoreError, StreamsError
 from streaming_reader._cache import (
     CacheGroup,
     CacheSettings,
-    Pace,
+    NodeRateLimiter,
     ShardCache,
     SharedArrays,
 )
@@ -95,11 +95,13 @@ def open_streams(
         raise SchemaError(msg)
     _refuse_shared_folders(streams)
     group = CacheGroup(cache_limit) if cache_limit is not None else None
-    paces = _paces(streams)
-    opened = _opened(streams, paces)
+    limiters = _limiters(streams)
+    opened = _opened(streams, limiters)
     caches: list[ShardCache] = []
     origins: list[Origin] = []
-    for stream, (table, remote, folder, sums), pace in zip(streams, opened, paces, strict=True):
+    for stream, (table, remote, folder, sums), limiter in zip(
+        streams, opened, limiters, strict=True
+    ):
         settings = CacheSettings(
             keep_zip=stream.settings.keep_zip,
             validate_hash=stream.settings.validate_hash,
@@ -107,37 +109,39 @@ def open_streams(
             timeout=stream.settings.download_timeout,
             allow_unsafe=allow_unsafe,
         )
-        caches.append(ShardCache(table, remote, folder, settings, group, sums=sums, pace=pace))
+        caches.append(
+            ShardCache(table, remote, folder, settings, group, sums=sums, limiter=limiter)
+        )
         store = remote if isinstance(remote, Store) else None
-        origins.append(Origin(table, store, settings, pace=pace))
+        origins.append(Origin(table, store, settings, limiter=limiter))
     # A little longer than what fetches a shard, whose error says more.
-    timeout = max(cache.patience for cache in caches)
+    timeout = max(cache.stall_seconds for cache in caches)
     timeout += max(stream.settings.download_timeout for stream in streams)
     tables = [one.table for one in opened]
     return Catalogue(tables, caches, timeout=timeout, origins=origins)
 
 
-def _paces(streams: Sequence[Stream]) -> list[Pace]:
-    """Return the pace of each stream's remote; those of one host share that of the first."""
-    known: dict[str, Pace] = {}
-    own = [Pace.of(stream.folder) for stream in streams]
+def _limiters(streams: Sequence[Stream]) -> list[NodeRateLimiter]:
+    """Return the limiter of each stream's remote; those of one host share that of the first."""
+    known: dict[str, NodeRateLimiter] = {}
+    own = [NodeRateLimiter.of(stream.folder) for stream in streams]
     hosts = ["/".join((stream.url or "").split("/", 3)[:3]) for stream in streams]
-    return [known.setdefault(host, pace) for host, pace in zip(hosts, own, strict=True)]
+    return [known.setdefault(host, limiter) for host, limiter in zip(hosts, own, strict=True)]
 
 
-def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
+def _opened(streams: Sequence[Stream], limiters: Sequence[NodeRateLimiter]) -> list[_Opened]:
     """Open all streams, several at a time; raises what became of those that cannot be opened."""
     with (
         Workers(_AT_A_TIME, "streaming-request") as requests,
         Workers(_AT_A_TIME, "streaming-open") as openers,
     ):
         if len(streams) == 1:
-            return [_open(streams[0], paces[0], requests)]
+            return [_open(streams[0], limiters[0], requests)]
         hopeless: list[StoreError] = []
 
-        def open_one(stream: Stream, pace: Pace) -> _Opened:
+        def open_one(stream: Stream, limiter: NodeRateLimiter) -> _Opened:
             try:
-                return _open(stream, pace, requests)
+                return _open(stream, limiter, requests)
             except StoreError as error:
                 # The store did not even answer, after all tries: others would wait in vain too.
                 if not is_final(error):
@@ -145,8 +149,8 @@ def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
                 raise
 
         tasks = [
-            openers.submit(partial(open_one, stream, pace))
-            for stream, pace in zip(streams, paces, strict=True)
+            openers.submit(partial(open_one, stream, limiter))
+            for stream, limiter in zip(streams, limiters, strict=True)
         ]
         for task in tasks:
             while not hopeless and not task.wait():
@@ -159,7 +163,7 @@ def _opened(streams: Sequence[Stream], paces: Sequence[Pace]) -> list[_Opened]:
     return [task.result() for task in tasks]
 
 
-def _open(stream: Stream, pace: Pace, requests: Workers) -> _Opened:
+def _open(stream: Stream, limiter: NodeRateLimiter, requests: Workers) -> _Opened:
     reading = stream.reading
     if reading is not None:
         # Whoever reads shards need not wait for all that formats take.
@@ -167,7 +171,7 @@ def _open(stream: Stream, pace: Pace, requests: Workers) -> _Opened:
 
         virtual = open_virtual(stream, reading)
         return _Opened(virtual.table, virtual.decoder, virtual.folder, {})
-    table, sums, remote = open_index(stream, pace, requests)
+    table, sums, remote = open_index(stream, limiter, requests)
     return _Opened(table, remote, str(stream.folder), sums)
 
 

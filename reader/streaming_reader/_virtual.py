@@ -13,7 +13,7 @@ import xxhash
 
 from streaming_core._store import (
     LocalStore,
-    Retry,
+    RequestPolicy,
     version_of,
     with_timeout,
 )
@@ -102,7 +102,7 @@ class _Opening:
     def __init__(self, found: Sought, folder: LocalStore, tries: int) -> None:
         self._sought = found
         self._folder = folder
-        self._retry = Retry(tries)
+        self._policy = RequestPolicy(tries)
         told = [found.name, found.told]
         self._stem = f"{CONTROL}/{SOURCE}-{xxhash.xxh3_64_hexdigest(repr(told).encode())}"
 
@@ -160,7 +160,7 @@ class _Opening:
         is_cached = cached is not None and noted is not None and bool(noted.etag)
         known = noted.etag if noted is not None and is_cached else ""
         try:
-            data, version = self._retry.call(lambda: _fetched(at, known))
+            data, version = self._policy.call(lambda: _fetched(at, known))
         except (ObjectNotFoundError, AccessDeniedError) as error:
             if at.is_given:
                 msg = f"no index in {at.url}: {error}; write it with: streaming-core index"
@@ -193,7 +193,7 @@ class _Opening:
 
     def _made(self, known: VirtualIndex | None) -> VirtualIndex:
         """List the files, look at those that are new, and keep the result; the lock is held."""
-        store, kind, options, files = self._retry.call(self._sought.find)
+        store, kind, options, files = self._policy.call(self._sought.find)
         index = build_index(store, files, kind, options, pattern=self._sought.pattern, known=known)
         return self._keep(index, dump(index), "")
 

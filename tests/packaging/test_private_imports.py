@@ -68,7 +68,7 @@ def test_imports_from_behind_a_package_are_seen(tmp_path: Path) -> None:
     """The rule sees files of packages and private names, and accepts packages' interfaces."""
     source = tmp_path / "test_source.py"
     lines = [
-        "import streaming_core._store._retry",
+        "import streaming_core._store._policy",
         "from streaming_core._store import _options, open_store",
         "from streaming_core._index._parse import parse_index",
         "from streaming_core import MDSWriter, errors",
@@ -76,7 +76,7 @@ def test_imports_from_behind_a_package_are_seen(tmp_path: Path) -> None:
     ]
     source.write_text("\n".join(lines))
     assert private_imports(source) == {
-        "streaming_core._store._retry",
+        "streaming_core._store._policy",
         "streaming_core._store._options",
         "streaming_core._index._parse",
         "streaming_core.errors._hidden",

@@ -62,7 +62,7 @@ class _Shards:
     def weight(self, shard: int) -> int:  # noqa: ARG002 - all weigh the same
         return 10
 
-    def last_sign(self) -> float:
+    def last_progress(self) -> float:
         return self.sign
 
     def describe(self, shard: int) -> str:

@@ -17,7 +17,14 @@ from streaming_core._index import (
     require_same_columns,
 )
 from streaming_core._read import SUMS, format_sums, parse_sums
-from streaming_core._store import LocalStore, Retry, Store, open_store, release_all, with_timeout
+from streaming_core._store import (
+    LocalStore,
+    RequestPolicy,
+    Store,
+    open_store,
+    release_all,
+    with_timeout,
+)
 from streaming_core._workers import in_order
 from streaming_core.errors import (
     IndexMissingError,
@@ -297,7 +304,7 @@ def _key_below(root: Store, store: Store) -> str | None:
 
 def _got(store: Store, key: str) -> bytes:
     """Return an object, asked for again where that may help."""
-    return Retry(_TRIES).call(partial(store.get, key, max_bytes=MAX_INDEX_BYTES))
+    return RequestPolicy(_TRIES).call(partial(store.get, key, max_bytes=MAX_INDEX_BYTES))
 
 
 def _table(stores: Sequence[Store], key: str) -> ShardTable:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from streaming_core._arguments import checked, unexpected
-from streaming_core._store import LOCK_NAME, Buffer, LocalStore, Retry, Store, open_store
+from streaming_core._store import LOCK_NAME, Buffer, LocalStore, RequestPolicy, Store, open_store
 from streaming_core._store._abilities import abort_uploads
 from streaming_core._store._os_errors import mapped_errors
 from streaming_core._workers import in_order
@@ -19,7 +19,6 @@ from streaming_core.errors import (
     ObjectNotFoundError,
     OutputBusyError,
     OutputNotEmptyError,
-    StoreBusyError,
     StoreError,
 )
 from streaming_writer._journal import SETTINGS, Journal
@@ -44,7 +43,6 @@ _SHARDS = "shard."
 _FIRST_PAUSE_SECONDS = 0.5
 _BUSY_SECONDS = 180.0
 """How long a store may refuse a request because it is busy until that is an error."""
-_MOST = 1 << 30
 
 
 def resolve_targets(
@@ -77,7 +75,7 @@ def resolve_targets(
 
 
 class Output:
-    """The stores of one writer, with one retry rule.
+    """The stores of one writer, with one policy for requests.
 
     Threads may put side by side.
     """
@@ -86,10 +84,11 @@ class Output:
         """Try each put up to `retry` times, at least once."""
         self.stores = tuple(stores)
         self._over = False
-        pause = _FIRST_PAUSE_SECONDS
-        self._retry = Retry(retry, first_pause=pause, stop=lambda: self._over)
-        self._while_busy = Retry(
-            _MOST, timeout=_BUSY_SECONDS, first_pause=pause, stop=lambda: self._over
+        self._policy = RequestPolicy(
+            retry,
+            busy=_BUSY_SECONDS,
+            first_pause=_FIRST_PAUSE_SECONDS,
+            stop=lambda: self._over,
         )
         self.ownership = Ownership(self.stores, self._retried)
 
@@ -198,19 +197,7 @@ class Output:
     def _retried(self, store: Store, act: Callable[[], _T]) -> _T:
         if isinstance(store, LocalStore):  # a full or broken disk does not get better by asking
             return act()
-        attempts, refusals = self._retry.begin(), None
-        while True:
-            try:
-                return act()
-            except StoreBusyError as error:
-                if self._over:
-                    raise
-                # The store does its work, only not at once: that is none of the tries.
-                refusals = refusals or self._while_busy.begin()
-                refusals.failed(error)
-            except StoreError as error:
-                refusals = None
-                attempts.failed(error)
+        return self._policy.call(act)
 
     def give_up(self) -> None:
         """Let no pause between two tries last any longer."""

@@ -10,9 +10,8 @@ from streaming_reader._cache._kept import Kept, kept_below, remove_kept, tidy
 from streaming_reader._cache._locks import while_locked
 from streaming_reader._cache._made import Maker
 from streaming_reader._cache._mapped import touch_pages
-from streaming_reader._cache._pace import Pace
-from streaming_reader._cache._patience import last_sign
 from streaming_reader._cache._places import CONTROL, SOURCE
+from streaming_reader._cache._rate_limit import NodeRateLimiter
 from streaming_reader._cache._settings import CacheSettings
 
 __all__ = [
@@ -23,11 +22,10 @@ __all__ = [
     "Counts",
     "Kept",
     "Maker",
-    "Pace",
+    "NodeRateLimiter",
     "ShardCache",
     "SharedArrays",
     "kept_below",
-    "last_sign",
     "remove_kept",
     "tidy",
     "touch_pages",

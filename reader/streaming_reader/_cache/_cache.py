@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming_core._format import open_shard
-from streaming_core._store import LocalStore
+from streaming_core._store import LocalStore, ProgressDeadline, note_progress
 from streaming_core._store._os_errors import store_error
 from streaming_core.errors import (
     ShardCorruptError,
@@ -28,9 +28,8 @@ from streaming_reader._cache._kin import bring_kin
 from streaming_reader._cache._locks import FileHandle
 from streaming_reader._cache._mapped import map_file
 from streaming_reader._cache._opened import NO_DESCRIPTORS, Opened, with_descriptors
-from streaming_reader._cache._pace import Pace
-from streaming_reader._cache._patience import Patience, sign
 from streaming_reader._cache._places import file_stamp, same_folder
+from streaming_reader._cache._rate_limit import NodeRateLimiter
 from streaming_reader._cache._settings import CacheSettings
 from streaming_reader._cache._shelf import Shelf, raw_files
 
@@ -71,13 +70,13 @@ class ShardCache:
         group: CacheGroup | None = None,
         *,
         sums: Mapping[str, str] | None = None,
-        pace: Pace | None = None,
+        limiter: NodeRateLimiter | None = None,
     ) -> None:
         """Look for files in `folder`, made when something is fetched.
 
-        `sums` are the hashes beside the index, by basename; `pace` is the remote's, if the folder
-        is not the only one that is filled from there. What killed processes left of unfinished
-        files is removed.
+        `sums` are the hashes beside the index, by basename; `limiter` is the remote's, if the
+        folder is not the only one that is filled from there. What killed processes left of
+        unfinished files is removed.
 
         Raises:
             SchemaError: The group's limit is too small, or the index lacks the hash to validate.
@@ -93,8 +92,8 @@ class ShardCache:
         if table.num_shards:
             known.require(table.shard(0))
         self._known = known
-        pace = pace or Pace.of(path)
-        self._filler = Filler(self._shelf, remote, self._settings, known, pace)
+        limiter = limiter or NodeRateLimiter.of(path)
+        self._filler = Filler(self._shelf, remote, self._settings, known, limiter)
         self._inspector = Inspector(self._shelf, known, is_cache=remote is not None)
         if self._group is not None:
             self._group.add(self._shelf)
@@ -128,9 +127,9 @@ class ShardCache:
         return self._group
 
     @property
-    def patience(self) -> float:
+    def stall_seconds(self) -> float:
         """Seconds without a byte after which a shard cannot be had, unless `open` is told."""
-        return self._settings.patience
+        return self._settings.stall_seconds
 
     @property
     def counts(self) -> Counts:
@@ -156,9 +155,9 @@ class ShardCache:
         found = opened.get(shard)
         if found is not None:
             return found
-        patience = self._patience(timeout)
+        progress = self._progress(timeout)
         info = self._shelf.table.shard(shard)
-        found = with_descriptors(lambda: self._read(info, patience))
+        found = with_descriptors(lambda: self._read(info, progress))
         self._filler.counts.shards_opened += 1
         files = raw_files(info)
         nbytes = sum(file.bytes for file in files)
@@ -171,8 +170,8 @@ class ShardCache:
     def prepare(self, shard: int, *, timeout: float | None = None) -> None:
         """Let the files of a shard be there, for now, without mapping them; raises as `open`."""
         if not self.has(shard):
-            info, patience = self._shelf.table.shard(shard), self._patience(timeout)
-            with_descriptors(lambda: self._fetch(info, patience))
+            info, progress = self._shelf.table.shard(shard), self._progress(timeout)
+            with_descriptors(lambda: self._fetch(info, progress))
 
     def has(self, shard: int) -> bool:
         """Tell whether the files of a shard are there, by their sizes."""
@@ -228,7 +227,7 @@ class ShardCache:
     def _fetch(
         self,
         info: ShardInfo,
-        patience: Patience,
+        progress: ProgressDeadline,
         *,
         distrusted: bool = False,
         given: memoryview | None = None,
@@ -244,13 +243,13 @@ class ShardCache:
             raise self._filler.no_source(info)
         if not distrusted and given is None:
             limit = None if self._group is None else self._group.limit
-            bring_kin(self._shelf, self._filler, info, patience, limit, self._keep)
+            bring_kin(self._shelf, self._filler, info, progress, limit, self._keep)
         try:
             os.makedirs(places.parts, exist_ok=True)
-            sign()  # whoever waits for us knows from here on that somebody is at it
-            later = partial(self._later, name, patience)
+            note_progress()  # whoever waits for us knows from here on that somebody is at it
+            later = partial(self._later, name, progress)
             lock = FileHandle.locked(
-                places.lock(name), patience.deadline, f"fetching {name}", later
+                places.lock(name), progress.deadline, f"fetching {name}", later
             )
         except OSError as error:
             if isinstance(error, WaitTimeoutError):
@@ -262,7 +261,7 @@ class ShardCache:
             with lock:
                 try:
                     views = None if distrusted else self._mapped_if_right(info)
-                    return self._remade(info, patience, given) if views is None else views
+                    return self._remade(info, progress, given) if views is None else views
                 finally:
                     with suppress(OSError):
                         places.clear(name)
@@ -274,40 +273,40 @@ class ShardCache:
             if self._remote is None:
                 places.leave()
 
-    def _later(self, name: str, patience: Patience) -> float:
+    def _later(self, name: str, progress: ProgressDeadline) -> float:
         """Return until when to wait for another process that fetches a shard."""
         written = self._shelf.places.last_write(name)
         if written is not None:
             # Never later than now, whatever the clock of the file system says.
-            patience.renew(time.monotonic() - max(0.0, time.time() - written))
-        return patience.deadline
+            progress.renew(time.monotonic() - max(0.0, time.time() - written))
+        return progress.deadline
 
     def _keep(self, info: ShardInfo, data: memoryview) -> None:
         """Put a file into place that was made together with others."""
-        with_descriptors(lambda: self._fetch(info, self._patience(None), given=data))
+        with_descriptors(lambda: self._fetch(info, self._progress(None), given=data))
 
     def _remade(
-        self, info: ShardInfo, patience: Patience, given: memoryview | None
+        self, info: ShardInfo, progress: ProgressDeadline, given: memoryview | None
     ) -> list[memoryview]:
         """Make the files of a shard whose lock is held; what is there is wrong."""
         self._discard(info)
         if self._group is None:
-            return self._filled(info, patience, given)
+            return self._filled(info, progress, given)
         self._note_uses()
         size = self._filler.size(info)
         return self._group.with_room(
-            self._shelf, info.index, size, patience, lambda: self._filled(info, patience, given)
+            self._shelf, info.index, size, progress, lambda: self._filled(info, progress, given)
         )
 
     def _filled(
-        self, info: ShardInfo, patience: Patience, given: memoryview | None
+        self, info: ShardInfo, progress: ProgressDeadline, given: memoryview | None
     ) -> list[memoryview]:
         """Make the files of a shard, for which there is room."""
         group = self._group
         with ExitStack() as stack:
-            made = self._filler.make(info, stack, patience, keep_bad=group is None, given=given)
+            made = self._filler.make(info, stack, progress, keep_bad=group is None, given=given)
             # Nothing that was fetched is given up because the time has come.
-            enough = max(patience.deadline, time.monotonic() + _LEDGER_SECONDS)
+            enough = max(progress.deadline, time.monotonic() + _LEDGER_SECONDS)
             appear = partial(self._filler.publish, made)
             if group is not None:
                 group.publish(self._shelf, info.index, made.entry, appear, enough)
@@ -355,16 +354,16 @@ class ShardCache:
 
     # --- within -----------------------------------------------------------------------------------
 
-    def _read(self, info: ShardInfo, patience: Patience) -> Shard:
+    def _read(self, info: ShardInfo, progress: ProgressDeadline) -> Shard:
         """Return a shard from its files, fetched if they are missing or wrong."""
         views = self._mapped_if_right(info)
         fetches = 0 if views is not None else 1
         try:
-            return self._opened_from(info, views or self._fetch(info, patience))
+            return self._opened_from(info, views or self._fetch(info, progress))
         except ShardCorruptError:
             if self._remote is None:
                 raise
-        views = self._fetch(info, patience, distrusted=True)
+        views = self._fetch(info, progress, distrusted=True)
         try:
             return self._opened_from(info, views)
         except ShardCorruptError as error:
@@ -374,8 +373,8 @@ class ShardCache:
         unsafe = self._settings.allow_unsafe
         return open_shard(info, dict(zip(_ROLES, views, strict=False)), allow_unsafe=unsafe)
 
-    def _patience(self, timeout: float | None) -> Patience:
-        return Patience(self._settings.patience if timeout is None else timeout)
+    def _progress(self, timeout: float | None) -> ProgressDeadline:
+        return ProgressDeadline(self._settings.stall_seconds if timeout is None else timeout)
 
     def _here(self) -> Opened:
         if self._opened.owner != os.getpid():  # forked

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Self
 
+from streaming_core._store import RequestCounts
+
 __all__ = ["Counts"]
 
 
 @dataclass(slots=True)
-class Counts:
+class Counts(RequestCounts):
     """Numbers that only grow; threads that count at the same moment may lose one.
 
     Example:
@@ -21,14 +23,6 @@ class Counts:
     """Shards that were mapped, fetched or not."""
     shards_fetched: int = 0
     """Shards that were made from files of the remote, or from compressed ones here."""
-    bytes_fetched: int = 0
-    """Bytes that came from the remote."""
-    retries: int = 0
-    """Requests to the remote that had to be made again."""
-    refusals: int = 0
-    """Requests that were refused because the remote was busy."""
-    wait_pace_ns: int = 0
-    """Nanoseconds that requests waited because the remote had been busy."""
     fill_ns: int = 0
     """Nanoseconds that threads took to bring shards here, decoding included."""
     make_ns: int = 0

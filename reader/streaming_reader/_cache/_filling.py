@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_core._format import with_checked_start
-from streaming_core._store import Retry, Store
+from streaming_core._store import Attempts, ProgressDeadline, RequestPolicy, Store
 from streaming_core.errors import (
     ObjectNotFoundError,
     ShardCorruptError,
@@ -23,11 +23,9 @@ from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._locks import FileHandle
 from streaming_reader._cache._made import made, made_together
 from streaming_reader._cache._mapped import content_digest, hold
-from streaming_reader._cache._patience import Patience
 from streaming_reader._cache._places import file_stamp
 from streaming_reader._cache._shelf import combined, file_pairs
 from streaming_reader._cache._transfer import (
-    Line,
     expanded,
     file_pieces,
     received,
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from streaming_core._index import FileInfo, FileRole, ShardInfo
     from streaming_reader._cache._inspector import Known
     from streaming_reader._cache._made import Maker
-    from streaming_reader._cache._pace import Pace
+    from streaming_reader._cache._rate_limit import NodeRateLimiter
     from streaming_reader._cache._settings import CacheSettings
     from streaming_reader._cache._shelf import FilePair, Shelf
 
@@ -73,9 +71,9 @@ class Filler:
         remote: Store | Maker | None,
         settings: CacheSettings,
         known: Known,
-        pace: Pace,
+        limiter: NodeRateLimiter,
     ) -> None:
-        self._pace = pace
+        self._policy = RequestPolicy(settings.tries, timeout=settings.timeout, limiter=limiter)
         self._shelf = shelf
         self._remote = remote
         self._settings = settings
@@ -118,23 +116,25 @@ class Filler:
         Raises:
             ShardFetchError: The store did not give what the index says, however often asked.
         """
-        line, remote = self._line(Patience(self._settings.patience)), self._remote
-        if line is None or remote is None or isinstance(remote, Store):
+        remote = self._remote
+        if remote is None or isinstance(remote, Store):
             raise self.no_source(shards[0])
-        coming = made_together(line, remote, [shard.raw.basename for shard in shards], touch)
+        attempts = self._attempts(ProgressDeadline(self._settings.stall_seconds))
+        names = [shard.raw.basename for shard in shards]
+        coming = made_together(attempts, remote, names, touch, self.counts)
         with closing(coming):
             for shard in shards:
                 try:
                     _, data = next(coming)
                 except (StoreError, ShardCorruptError) as error:
-                    raise _failure(shard, file_pairs(shard)[0], line, error) from error
+                    raise self._failure(shard, file_pairs(shard)[0], attempts, error) from error
                 yield shard, data
 
     def make(
         self,
         info: ShardInfo,
         stack: ExitStack,
-        patience: Patience,
+        progress: ProgressDeadline,
         *,
         keep_bad: bool,
         given: memoryview | None = None,
@@ -149,7 +149,7 @@ class Filler:
             OSError: The folder cannot take it.
         """
         began = time.perf_counter_ns()
-        job = _Job(info, self._line(patience), keep_bad, given)
+        job = _Job(info, self._attempts(progress), keep_bad, given)
         digests: list[int] = []
         handles: list[FileHandle] = []
         parts: list[tuple[str, str]] = []
@@ -210,17 +210,15 @@ class Filler:
     # --- within -----------------------------------------------------------------------------------
 
     @property
+    def _url(self) -> str:
+        return self._shelf.places.folder if self._remote is None else self._remote.url
+
+    @property
     def _keeps_zip(self) -> bool:
         return self._settings.keep_zip or self._remote is None
 
-    def _line(self, patience: Patience) -> Line | None:
-        if self._remote is None:
-            return None
-        settings = self._settings
-        retry = Retry(settings.tries)
-        return Line(
-            self._remote, retry, settings.timeout, patience, pace=self._pace, counts=self.counts
-        )
+    def _attempts(self, progress: ProgressDeadline) -> Attempts:
+        return self._policy.begin(progress, self.counts)
 
     def _zip_is_here(self, packed: FileInfo) -> bool:
         stamp = file_stamp(self._shelf.places.file(packed.basename))
@@ -246,12 +244,11 @@ class Filler:
             digest = self._filled_from_zip(job, pair, pair.zip, handle)
             if digest is not None:
                 return digest
-        line = job.line
-        if line is None:
+        if self._remote is None:
             raise self.no_source(job.info)
         wrong: set[tuple[str, int]] = set()
         while True:
-            pieces = self._coming(line, job, pair)
+            pieces = self._coming(self._remote, job, pair)
             try:
                 source = pieces if zip_part is None else teed(pieces, zip_part.number)
                 return self._written(job.info, pair, handle, source)
@@ -260,33 +257,28 @@ class Filler:
                 if job.keep_bad:
                     self._keep_copy(job, pair, is_zip=zip_part is not None)
                 if found in wrong:
-                    raise _failure(job.info, pair, line, error) from error
+                    raise self._failure(job.info, pair, job.attempts, error) from error
                 if wrong:
-                    self._failed(job, pair, line, error)
+                    self._failed(job, pair, error)
                 wrong.add(found)
             except StoreError as error:
-                self._failed(job, pair, line, error)
+                self._failed(job, pair, error)
             finally:
                 pieces.close()
 
-    def _failed(
-        self, job: _Job, pair: FilePair, line: Line, error: StoreError | ShardCorruptError
-    ) -> None:
+    def _failed(self, job: _Job, pair: FilePair, error: StoreError | ShardCorruptError) -> None:
         """Wait until the next request may be made; raise `ShardFetchError` if none is."""
         try:
-            line.failed(error)
+            job.attempts.failed(error)
         except (StoreError, ShardCorruptError):
-            raise _failure(job.info, pair, line, error) from error
+            raise self._failure(job.info, pair, job.attempts, error) from error
 
-    def _coming(self, line: Line, job: _Job, pair: FilePair) -> Generator[memoryview]:
-        remote = self._remote
+    def _coming(self, remote: Store | Maker, job: _Job, pair: FilePair) -> Generator[memoryview]:
         if job.given is not None:
             return _whole(job.given)
         if isinstance(remote, Store):
-            return received(line, remote, pair.stored, self._known.check(pair.stored))
-        if remote is None:
-            raise self.no_source(job.info)
-        return made(line, remote, pair.raw)
+            return received(job.attempts, remote, pair.stored, self._known.check(pair.stored))
+        return made(job.attempts, remote, pair.raw, self.counts)
 
     def _filled_from_zip(
         self, job: _Job, pair: FilePair, packed: FileInfo, handle: FileHandle
@@ -341,14 +333,26 @@ class Filler:
     def unreadable(self, info: ShardInfo, error: Exception, fetches: int) -> ShardFetchError:
         """Return the error for a shard of the right size that cannot be read, each time anew."""
         name = file_pairs(info)[0].stored.basename
-        url = self._shelf.places.folder if self._remote is None else self._remote.url
         return ShardFetchError(
-            f"shard {info.index}, {name} from {url}: wrong each time, after {fetches} download(s) "
-            f"of this shard; the last error: {error}",
+            f"shard {info.index}, {name} from {self._url}: wrong each time, after {fetches} "
+            f"download(s) of this shard; the last error: {error}",
             shard=info.index,
             basename=name,
-            url=url,
+            url=self._url,
             attempts=fetches,
+        )
+
+    def _failure(
+        self, info: ShardInfo, pair: FilePair, attempts: Attempts, error: Exception
+    ) -> ShardFetchError:
+        what = "wrong each time" if isinstance(error, ShardCorruptError) else "not to be had"
+        return ShardFetchError(
+            f"shard {info.index}, {pair.stored.basename} from {self._url}: {what}, after "
+            f"{attempts.requests} request(s) for this shard; the last error: {error}",
+            shard=info.index,
+            basename=pair.stored.basename,
+            url=self._url,
+            attempts=attempts.requests,
         )
 
 
@@ -356,7 +360,7 @@ class _Job(NamedTuple):
     """One shard that is being made."""
 
     info: ShardInfo
-    line: Line | None
+    attempts: Attempts
     keep_bad: bool
     given: memoryview | None
     """The file, if somebody has made it."""
@@ -364,15 +368,3 @@ class _Job(NamedTuple):
 
 def _whole(data: memoryview) -> Generator[memoryview]:
     yield data
-
-
-def _failure(info: ShardInfo, pair: FilePair, line: Line, error: Exception) -> ShardFetchError:
-    what = "wrong each time" if isinstance(error, ShardCorruptError) else "not to be had"
-    return ShardFetchError(
-        f"shard {info.index}, {pair.stored.basename} from {line.url}: {what}, after "
-        f"{line.requests} request(s) for this shard; the last error: {error}",
-        shard=info.index,
-        basename=pair.stored.basename,
-        url=line.url,
-        attempts=line.requests,
-    )

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from streaming_core._store import last_progress
 from streaming_core._units import format_bytes, parse_bytes
 from streaming_core.errors import SchemaError, WaitTimeoutError
 from streaming_reader._cache._ledger import Entry, Page, State
 from streaming_reader._cache._opened import Together
-from streaming_reader._cache._patience import last_sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from streaming_reader._cache._patience import Patience
+    from streaming_core._store import ProgressDeadline
     from streaming_reader._cache._shelf import Shelf
 
 __all__ = ["CacheGroup", "Held", "coldest_first", "while_held"]
@@ -63,7 +63,7 @@ class _Here:
         self.looked: set[tuple[str, str]] = set()
         """The ledgers that were compared with their folders."""
         self.guard = threading.Lock()
-        self.overdraft: set[Patience] = set()
+        self.overdraft: set[ProgressDeadline] = set()
         """The one fetch that may go on where there is no room at the moment, if there is one."""
 
 
@@ -226,7 +226,12 @@ class CacheGroup:
         return self.while_held(deadline, used)
 
     def with_room(
-        self, shelf: Shelf, shard: int, size: int, patience: Patience, fetch: Callable[[], _T]
+        self,
+        shelf: Shelf,
+        shard: int,
+        size: int,
+        progress: ProgressDeadline,
+        fetch: Callable[[], _T],
     ) -> _T:
         """Return what `fetch` returns, called once there is room for the shard.
 
@@ -234,14 +239,14 @@ class CacheGroup:
             WaitTimeoutError: There was none, and another fetch of this process is beyond the limit
                 already, until nothing came to this process for too long.
         """
-        if self._reserve(shelf, shard, size, patience.deadline):
+        if self._reserve(shelf, shard, size, progress.deadline):
             return fetch()
         here = self._here()
         try:
-            end = patience.deadline
-            while not self._overdraws(here, patience):
+            end = progress.deadline
+            while not self._overdraws(here, progress):
                 if end <= time.monotonic():
-                    end = last_sign() + patience.seconds
+                    end = last_progress() + progress.seconds
                 if end <= time.monotonic():
                     msg = (
                         f"waited for room for {size} bytes below the cache limit of {self.limit} "
@@ -249,19 +254,19 @@ class CacheGroup:
                     )
                     raise WaitTimeoutError(msg)
                 time.sleep(_LOOK_SECONDS)
-            patience.renew()
-            self._reserve(shelf, shard, size, patience.deadline)
+            progress.renew()
+            self._reserve(shelf, shard, size, progress.deadline)
             return fetch()
         finally:
-            here.overdraft.discard(patience)
+            here.overdraft.discard(progress)
 
     @staticmethod
-    def _overdraws(here: _Here, patience: Patience) -> bool:
-        """Tell whether the fetch of `patience` may go beyond the limit, as no other one does."""
+    def _overdraws(here: _Here, progress: ProgressDeadline) -> bool:
+        """Tell whether the fetch of `progress` may go beyond the limit, as no other one does."""
         with here.guard:
             if here.overdraft:
                 return False
-            here.overdraft.add(patience)
+            here.overdraft.add(progress)
             return True
 
     def _reserve(self, shelf: Shelf, shard: int, size: int, deadline: float) -> bool:

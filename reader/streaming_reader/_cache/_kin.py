@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming_core._index import ShardInfo
+    from streaming_core._store import ProgressDeadline
     from streaming_reader._cache._filling import Filler
-    from streaming_reader._cache._patience import Patience
     from streaming_reader._cache._shelf import Shelf
 
 __all__ = ["bring_kin", "chosen"]
@@ -59,7 +59,7 @@ def bring_kin(
     shelf: Shelf,
     filler: Filler,
     info: ShardInfo,
-    patience: Patience,
+    progress: ProgressDeadline,
     limit: int | None,
     keep: Callable[[ShardInfo, memoryview], object],
 ) -> None:
@@ -86,7 +86,7 @@ def bring_kin(
             return  # making it alone says what is wrong
         if is_ours and _Pass(shelf, filler, info, family, limit, name, keep).run():
             return
-        _wait(path, patience, info)
+        _wait(path, progress, info)
 
 
 def _window(
@@ -113,16 +113,16 @@ def _window(
     return [missing[nth] for nth in window]
 
 
-def _wait(path: str, patience: Patience, info: ShardInfo) -> None:
+def _wait(path: str, progress: ProgressDeadline, info: ShardInfo) -> None:
     """Wait a moment for whoever holds the lock, who touches its file while something comes."""
     stamp = file_stamp(path)
     if stamp is not None:
         # Never later than now, whatever the clock of the file system says.
-        patience.renew(time.monotonic() - max(0.0, time.time() - stamp.changed / 1e9))
-    if patience.deadline < time.monotonic():
+        progress.renew(time.monotonic() - max(0.0, time.time() - stamp.changed / 1e9))
+    if progress.deadline < time.monotonic():
         msg = (
             f"waited for {info.raw.basename}, which another process makes together with others, "
-            f"and nothing came for {patience.seconds:.0f} seconds; see whether that process still "
+            f"and nothing came for {progress.seconds:.0f} seconds; see whether that process still "
             "makes progress, or give more time"
         )
         raise WaitTimeoutError(msg)

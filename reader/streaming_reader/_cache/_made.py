@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from streaming_core._index import FileInfo
+    from streaming_core._store import Attempts
     from streaming_core._virtual import Ask, Piece
-    from streaming_reader._cache._transfer import Line
+    from streaming_reader._cache._counts import Counts
 
 __all__ = ["Maker", "made", "made_together"]
 
@@ -48,7 +49,7 @@ class Maker(Protocol):
         ...
 
 
-def made(line: Line, maker: Maker, file: FileInfo) -> Generator[memoryview]:
+def made(attempts: Attempts, maker: Maker, file: FileInfo, counts: Counts) -> Generator[memoryview]:
     """Yield the bytes of a file that is made, tried again where that may help.
 
     Raises:
@@ -56,27 +57,31 @@ def made(line: Line, maker: Maker, file: FileInfo) -> Generator[memoryview]:
         StreamingError: As `Maker.made`.
     """
     while True:
-        began = line.begin()
+        attempts.wait_turn()
         arrived = time.perf_counter_ns()
 
-        def came(count: int, began: float | None = began) -> None:
+        def came(count: int) -> None:
             nonlocal arrived
             arrived = time.perf_counter_ns()
-            line.answered(began)
-            line.came(count)
+            attempts.answered()
+            attempts.came(count)
 
         try:
             data = maker.made(file.basename, came)
         except StoreError as error:
-            line.failed(error, began=began)
+            attempts.failed(error)
         else:
-            line.counts.make_ns += time.perf_counter_ns() - arrived
+            counts.make_ns += time.perf_counter_ns() - arrived
             yield data
             return
 
 
 def made_together(
-    line: Line, maker: Maker, basenames: Sequence[str], touch: Callable[[], None]
+    attempts: Attempts,
+    maker: Maker,
+    basenames: Sequence[str],
+    touch: Callable[[], None],
+    counts: Counts,
 ) -> Generator[tuple[str, memoryview]]:
     """Yield the names and the bytes of files that are kin; each request is tried again if need be.
 
@@ -86,23 +91,16 @@ def made_together(
 
     def ask(request: Callable[[], list[Piece]]) -> list[Piece]:
         nonlocal arrived
-        while True:
-            began = line.begin()
-            try:
-                pieces = request()
-            except StoreError as error:
-                line.failed(error, began=began)
-                continue
-            line.answered(began)
-            line.came(sum(len(piece.data) for piece in pieces))
-            touch()
-            arrived = time.perf_counter_ns()
-            return pieces
+        pieces = attempts.call(request)
+        attempts.came(sum(len(piece.data) for piece in pieces))
+        touch()
+        arrived = time.perf_counter_ns()
+        return pieces
 
     resumed = arrived
     for name, data in maker.made_together(basenames, ask):
         now = time.perf_counter_ns()
-        line.counts.make_ns += now - arrived
-        line.counts.fill_ns += now - resumed
+        counts.make_ns += now - arrived
+        counts.fill_ns += now - resumed
         yield name, data
         resumed = arrived = time.perf_counter_ns()

@@ -41,7 +41,7 @@ class CacheSettings:
     caches of the process share."""
 
     @property
-    def patience(self) -> float:
+    def stall_seconds(self) -> float:
         """Seconds without a byte after which a shard cannot be had: all tries, and their pauses."""
         return self.timeout * max(1, self.tries) + min(2.0 ** (self.tries - 1), _MOST_PAUSES)
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 import xxhash
 
 from streaming_core._codec import parse_compression
-from streaming_core._store import MinimumRate, too_slow, version_of
+from streaming_core._store import too_slow, version_of
 from streaming_core.errors import (
     ObjectTooLargeError,
     RangeError,
-    ShardCorruptError,
     ShardSizeError,
-    StoreBusyError,
     StoreError,
 )
 
@@ -28,14 +26,9 @@ if TYPE_CHECKING:
     from streaming_core._codec import Buffer
     from streaming_core._index import FileInfo, ShardSchema
     from streaming_core._read import FileCheck
-    from streaming_core._store import Retry, Store
-    from streaming_reader._cache._counts import Counts
-    from streaming_reader._cache._made import Maker
-    from streaming_reader._cache._pace import Pace
-    from streaming_reader._cache._patience import Patience
+    from streaming_core._store import Attempts, Store
 
 __all__ = [
-    "Line",
     "expanded",
     "file_pieces",
     "received",
@@ -45,94 +38,16 @@ __all__ = [
 ]
 
 _PIECE_BYTES: Final = 1 << 20
-_WORTH_BYTES: Final = 4 << 20
-"""A request that broke after so many bytes was worth making."""
 
 
-class Line:
-    """The way to one store for one fetch: its attempts, its turns, and what may be waited for."""
-
-    __slots__ = (
-        "_attempts",
-        "_pace",
-        "_retry",
-        "counts",
-        "patience",
-        "requests",
-        "timeout",
-        "url",
-    )
-
-    def __init__(
-        self,
-        store: Store | Maker,
-        retry: Retry,
-        timeout: float,
-        patience: Patience,
-        *,
-        pace: Pace | None,
-        counts: Counts,
-    ) -> None:
-        """Make requests of `store` as `retry` says; none may bring nothing for `timeout` seconds.
-
-        `patience` is renewed whenever something comes.
-        """
-        self.url = store.url
-        """Where requests go, without secrets."""
-        self.timeout = timeout
-        self.patience = patience
-        self.counts = counts
-        self.requests = 0
-        """How many requests were made."""
-        self._retry = retry
-        self._attempts = retry.begin()
-        self._pace = pace
-
-    def begin(self) -> float | None:
-        """Wait until a request may be made, and count it; return what `answered` wants."""
-        began = None if self._pace is None else self._pace.wait(self.patience, self.counts)
-        self.requests += 1
-        return began
-
-    def answered(self, began: float | None) -> None:
-        """Note that the store answers the request of `began`."""
-        if self._pace is not None:
-            self._pace.answered(began)
-
-    def came(self, count: int) -> None:
-        """Note that bytes came."""
-        self.counts.bytes_fetched += count
-        self.patience.renew()
-
-    def failed(
-        self,
-        error: StoreError | ShardCorruptError,
-        *,
-        brought: int = 0,
-        began: float | None = None,
-    ) -> None:
-        """Wait until the next request may be made; raise `error` if none is.
-
-        One that was refused because the store is busy counts for none. After one that `brought`
-        much of a file that is gone on with, all attempts are there again.
-        """
-        if isinstance(error, StoreBusyError) and self._pace is not None:
-            self.counts.refusals += 1
-            self._pace.refused(began, error, self.patience)
-            return
-        failures = 0 if brought >= _WORTH_BYTES else self._attempts.failures
-        self._attempts = self._retry.begin(deadline=self.patience.deadline)
-        self._attempts.failures = failures
-        self._attempts.failed(error)
-        self.counts.retries += 1
-
-
-def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Generator[memoryview]:
+def received(
+    attempts: Attempts, store: Store, file: FileInfo, check: FileCheck
+) -> Generator[memoryview]:
     """Yield the bytes of a stored file, never more than its size; `check` has judged them all.
 
-    A stream that breaks is gone on with from the byte it reached, if the store says that it is
+    A stream that breaks is continued from the byte it reached, if the store says that it is
     still of the same version, or a hash will tell a mixture of two; otherwise it is an error, and
-    the caller begins anew.
+    the caller starts over.
 
     Raises:
         ShardCorruptError: The store has another file than the index says.
@@ -140,38 +55,39 @@ def received(line: Line, store: Store, file: FileInfo, check: FileCheck) -> Gene
     """
     version = ""
     while True:
-        began, start, is_mixed = line.begin(), check.size, False
+        attempts.wait_turn()
+        start, is_mixed = check.size, False
         try:
             pieces = store.stream(file.basename, start=start, max_bytes=file.bytes)
-            rate, waiting = MinimumRate(line.timeout), time.monotonic()
+            waiting = time.monotonic()
             with closing(pieces):
                 for piece in pieces:
                     seconds = time.monotonic() - waiting
                     if check.size == start:
-                        line.answered(began)
+                        attempts.answered()
                         is_mixed = _is_mixed(version, version_of(pieces), start, check)
                         if is_mixed:
-                            raise _replaced(line, file)
+                            raise _replaced(store, file)
                         version = version_of(pieces)
                     check.update(piece)
-                    line.came(len(piece))
+                    is_enough = attempts.came(len(piece), seconds)
                     if check.size > file.bytes:
-                        raise check.wrong_size(None, line.url)
+                        raise check.wrong_size(None, store.url)
                     yield piece
-                    if not rate.is_enough(len(piece), seconds) and check.size < file.bytes:
-                        raise _too_slow(line, file)
+                    if not is_enough and check.size < file.bytes:
+                        raise _error(store, file, too_slow(attempts.policy.timeout))
                     waiting = time.monotonic()
             break
         except ObjectTooLargeError as error:
-            raise check.wrong_size(None, line.url) from error
+            raise check.wrong_size(None, store.url) from error
         except RangeError as error:
-            raise _replaced(line, file) from error  # it has not even as many bytes
+            raise _replaced(store, file) from error  # it has not even as many bytes
         except StoreError as error:
             can_go_on = check.has_hash or version or not check.size
             if is_mixed or not can_go_on:
                 raise
-            line.failed(error, brought=check.size - start, began=began)
-    check.finish(line.url)
+            attempts.failed(error, brought=check.size - start)
+    check.finish(store.url)
 
 
 def _is_mixed(before: str, now: str, start: int, check: FileCheck) -> bool:
@@ -181,15 +97,12 @@ def _is_mixed(before: str, now: str, start: int, check: FileCheck) -> bool:
     return bool(before and now) or not check.has_hash
 
 
-def _replaced(line: Line, file: FileInfo) -> StoreError:
-    return StoreError(
-        f"stream {file.basename!r} in {line.url}: the object was replaced while it was read; "
-        "it is read anew"
-    )
+def _replaced(store: Store, file: FileInfo) -> StoreError:
+    return _error(store, file, "the object was replaced while it was read; it is read anew")
 
 
-def _too_slow(line: Line, file: FileInfo) -> StoreError:
-    return StoreError(f"stream {file.basename!r} in {line.url}: {too_slow(line.timeout)}")
+def _error(store: Store, file: FileInfo, what: str) -> StoreError:
+    return StoreError(f"stream {file.basename!r} in {store.url}: {what}")
 
 
 def file_pieces(path: str, file: FileInfo, check: FileCheck) -> Generator[memoryview]:

@@ -48,8 +48,8 @@ class Shards(Protocol):
         """Return its bytes."""
         ...
 
-    def last_sign(self) -> float:
-        """Return when anything came last, of `time.monotonic`, whichever shard it is of."""
+    def last_progress(self) -> float:
+        """Return when anything last arrived (`time.monotonic`), whichever shard it is of."""
         ...
 
     def describe(self, shard: int) -> str:
@@ -169,9 +169,9 @@ class Fetcher:
             self._hurry(shard)
         # Without the lock: a signal handler that raises in the wait of a condition loses it.
         began = now = time.monotonic()
-        while not job.arrived.wait(max(began, self._shards.last_sign()) + self._timeout - now):
+        while not job.arrived.wait(max(began, self._shards.last_progress()) + self._timeout - now):
             now = time.monotonic()
-            if now >= max(began, self._shards.last_sign()) + self._timeout:
+            if now >= max(began, self._shards.last_progress()) + self._timeout:
                 msg = (
                     f"waited {now - began:.0f} seconds, the last {self._timeout:.0f} of which "
                     f"brought nothing, for {self._shards.describe(shard)}; see whether the "

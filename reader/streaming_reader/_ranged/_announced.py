@@ -88,9 +88,9 @@ class Announced:
         """Return its bytes."""
         return self._inner.weight(shard)
 
-    def last_sign(self) -> float:
+    def last_progress(self) -> float:
         """Return when anything came last, whichever shard it is of."""
-        return self._inner.last_sign()
+        return self._inner.last_progress()
 
     def describe(self, shard: int) -> str:
         """Return its name and where it comes from, for errors."""

@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core.errors import (
     ShardCorruptError,
     StoreBusyError,
@@ -165,7 +165,7 @@ class Errand:
             if needed > len(header):
                 return self._asking([(len(header), needed)])
             work.copy = Sparse(
-                self._info, header, etags.pop(), allow_unsafe=self._origin.allow_unsafe
+                self._info, header, etags.pop(), allow_unsafe=self._origin.settings.allow_unsafe
             )
             self._origin.learn(self._info, int(work.copy.offsets[0]))
         for start, data in work.parts:
@@ -198,14 +198,16 @@ class Errand:
 
     def _answer(self, spans: Sequence[tuple[int, int]]) -> tuple[list[bytes], str]:
         """Return the bytes of some ranges and their version; asks again where that may help."""
-        origin = self._origin
+        settings = self._origin.settings
         # A line that is dead is told by the whole shard, whose tries come on top.
-        retry = Retry(origin.tries, timeout=origin.timeout, first_pause=_FIRST_PAUSE_SECONDS)
-        if origin.pace is not None:
-            patience = min(origin.patience, max(0.0, self._deadline - time.monotonic()))
-            found = origin.pace.call(partial(self._ask, spans), retry, patience)
-        else:
-            found = retry.call(partial(self._ask, spans))
+        policy = RequestPolicy(
+            settings.tries,
+            total=settings.timeout,
+            busy=min(settings.stall_seconds, max(0.0, self._deadline - time.monotonic())),
+            first_pause=_FIRST_PAUSE_SECONDS,
+            limiter=self._origin.limiter,
+        )
+        found = policy.call(partial(self._ask, spans))
         return list(found), found.etag
 
     def _ask(self, spans: Sequence[tuple[int, int]]) -> Parts:

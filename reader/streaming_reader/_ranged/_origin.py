@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streaming_core._index import ShardInfo, ShardTable
     from streaming_core._store import Store
-    from streaming_reader._cache import CacheSettings, Pace
+    from streaming_reader._cache import CacheSettings, NodeRateLimiter
     from streaming_reader._ranged._choice import Line
 
 __all__ = ["Header", "Origin"]
@@ -45,14 +45,11 @@ class Origin:
         "_config_bytes",
         "_default",
         "_has_versions",
-        "allow_unsafe",
+        "limiter",
         "meter",
-        "pace",
-        "patience",
+        "settings",
         "store",
         "table",
-        "timeout",
-        "tries",
     )
 
     def __init__(
@@ -61,24 +58,18 @@ class Origin:
         store: Store | None,
         settings: CacheSettings,
         *,
-        pace: Pace | None = None,
+        limiter: NodeRateLimiter | None = None,
         line: Line | None = None,
     ) -> None:
-        """Read from `store` at the node's `pace`; `line` holds until something is measured."""
+        """Read from `store`; `line` holds until something is measured."""
         usable = store is not None and not isinstance(store, LocalStore)
         self.store = store if usable and settings.validate_hash is None else None
         """None if no ranges are read."""
         self.table = table
-        self.tries = settings.tries
-        """How many requests may fail before that is an error."""
-        self.allow_unsafe = settings.allow_unsafe
-        """Whether columns whose decoding can run code are admitted."""
-        self.timeout = settings.timeout
-        """Seconds after which a failed request is not made again."""
-        self.patience = settings.patience
-        """Seconds for which a store may be busy."""
-        self.pace = pace
-        """At which all processes of the node ask the store; None if each asks as it likes."""
+        self.settings = settings
+        """How shards are fetched whose ranges do not come."""
+        self.limiter = limiter
+        """Spaces the requests of the node while the store is busy; None if nothing does."""
         self._default = line
         self._config_bytes: dict[int, int] = {}
         """Bytes of the settings in the header, by schema, once seen."""

@@ -8,9 +8,20 @@ from streaming_core._store._local import LocalStore
 from streaming_core._store._lock import LOCK_NAME, FolderLock, release_all
 from streaming_core._store._memory import MemoryStore
 from streaming_core._store._options import StorageOptions
-from streaming_core._store._rate import MinimumRate, too_slow
+from streaming_core._store._policy import (
+    Attempts,
+    RateLimiter,
+    RequestCounts,
+    RequestPolicy,
+    is_final,
+)
+from streaming_core._store._progress import (
+    ProgressDeadline,
+    last_progress,
+    note_progress,
+    too_slow,
+)
 from streaming_core._store._resolve import open_store, public_url, register_store
-from streaming_core._store._retry import Attempts, Retry, is_final
 
 __all__ = [
     "LOCK_NAME",
@@ -20,14 +31,18 @@ __all__ = [
     "FolderLock",
     "LocalStore",
     "MemoryStore",
-    "MinimumRate",
     "ObjectInfo",
     "Parts",
     "Pieces",
-    "Retry",
+    "ProgressDeadline",
+    "RateLimiter",
+    "RequestCounts",
+    "RequestPolicy",
     "StorageOptions",
     "Store",
     "is_final",
+    "last_progress",
+    "note_progress",
     "open_store",
     "public_url",
     "register_store",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core._virtual._index import IndexBuilder, VirtualIndex
 from streaming_core._virtual._kinds import open_kind
 from streaming_core._virtual._model import SourceReader
@@ -51,7 +51,7 @@ def build_index(
 
     def look(file: SourceFile) -> Scan:
         reader = SourceReader(store, file, beside, is_of_table=kind.is_of_table)
-        return Retry(_TRIES).call(lambda: kind.scan(reader))
+        return RequestPolicy(_TRIES).call(lambda: kind.scan(reader))
 
     scans = in_order(look, [file for file in files if file not in before])
     builder = IndexBuilder(kind_name, given, pattern=pattern, known=known)

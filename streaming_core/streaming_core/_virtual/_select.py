@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from streaming_core._extras import require
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core._virtual._expression import evaluated
 from streaming_core._virtual._keep import Keep
 from streaming_core._virtual._kinds import open_kind
@@ -142,7 +142,7 @@ class _Selection:
         file = int(self._index.files[units[0]])
         has = set(self._index.schema(file).names)
         if any(column.name in has for column in self._columns):
-            batches = self._decoder.batches(units, Retry(_TRIES).call)
+            batches = self._decoder.batches(units, RequestPolicy(_TRIES).call)
             return [self._mask(file, batch) for batch in batches]
         mask = self._mask(file, self._one_row(file))
         return [np.full(int(self._index.samples[unit]), bool(mask[0])) for unit in units]

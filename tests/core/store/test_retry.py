@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.servers.web import Said, WebServer
 
-from streaming_core._store import Retry, open_store
+from streaming_core._store import ProgressDeadline, RequestPolicy, open_store
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -45,7 +45,7 @@ class _Flaky:
         return "answer"
 
 
-class _Recorded(Retry):
+class _Recorded(RequestPolicy):
     """Records the pauses it is told to make, and makes none."""
 
     def __init__(self, tries: int, **options: Any) -> None:
@@ -59,7 +59,7 @@ class _Recorded(Retry):
 @pytest.mark.parametrize("tries", [1, 2, 5])
 def test_a_passing_fault_is_survived_and_a_lasting_one_raised(tries: int) -> None:
     """A request is made `tries` times and no more; the last error is the store's own."""
-    retry = Retry(tries, first_pause=0.0)
+    retry = RequestPolicy(tries, first_pause=0.0)
     passing, lasting = _Flaky(tries - 1), _Flaky(tries)
     assert retry.call(passing) == "answer"
     with pytest.raises(StoreError, match="reset"):
@@ -70,7 +70,7 @@ def test_a_passing_fault_is_survived_and_a_lasting_one_raised(tries: int) -> Non
 @pytest.mark.parametrize("tries", [0, -3])
 def test_at_least_one_try_is_made(tries: int) -> None:
     """Whoever asks for no retries still gets the request made."""
-    assert Retry(tries).call(_Flaky(0)) == "answer"
+    assert RequestPolicy(tries).call(_Flaky(0)) == "answer"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_an_answer_of_no_is_not_asked_again(kind: type[StoreError]) -> None:
     """What the store refuses is raised at once."""
     flaky = _Flaky(1, kind("no"))
     with pytest.raises(kind):
-        Retry(5).call(flaky)
+        RequestPolicy(5).call(flaky)
     assert flaky.calls == 1
 
 
 def test_pauses_double_and_differ() -> None:
     """The n-th pause is between a half and the whole of the first doubled n - 1 times, bounded."""
-    retry = Retry(9, first_pause=1.0)
+    retry = RequestPolicy(9, first_pause=1.0)
     for failures, longest in [(1, 1.0), (2, 2.0), (4, 8.0), (20, 30.0)]:
         drawn = {retry.pause_seconds(failures) for _ in range(50)}
         assert len(drawn) > 1
@@ -96,11 +96,11 @@ def test_pauses_double_and_differ() -> None:
 def test_no_pause_reaches_past_the_deadline() -> None:
     """Where the next try would come too late, the error comes now."""
     flaky = _Flaky(3)
-    retry = _Recorded(9, timeout=1.0, first_pause=60.0)
+    retry = _Recorded(9, total=1.0, first_pause=60.0)
     with pytest.raises(StoreError, match="reset"):
         retry.call(flaky)
     assert (flaky.calls, retry.pauses) == (1, [])
-    attempts = Retry(9, first_pause=60.0).begin(deadline=time.monotonic() + 1.0)
+    attempts = RequestPolicy(9, first_pause=60.0).begin(ProgressDeadline(1.0))
     with pytest.raises(StoreError, match="reset"):
         attempts.failed(StoreError("reset"))
 
@@ -111,7 +111,7 @@ def test_stop_ends_a_pause() -> None:
     flaky = _Flaky(2)
     timer = threading.Timer(0.05, stop.set)
     timer.start()
-    retry = Retry(3, first_pause=60.0, stop=stop.is_set)
+    retry = RequestPolicy(3, first_pause=60.0, stop=stop.is_set)
     began = time.monotonic()
     assert retry.call(flaky) == "answer"
     retry.wait(3600.0)
@@ -136,7 +136,7 @@ def test_a_pause_is_as_long_as_it_should_be() -> None:
     """The next try is made after the pause, not before."""
     flaky = _Flaky(1, StoreBusyError("busy", retry_after=0.2))
     began = time.monotonic()
-    assert Retry(2, first_pause=60.0).call(flaky) == "answer"
+    assert RequestPolicy(2, first_pause=60.0).call(flaky) == "answer"
     assert time.monotonic() - began >= 0.2
 
 
@@ -158,7 +158,7 @@ def test_a_store_that_is_busy_for_too_long_is_not_waited_for(
     """Where there is not that much time, the error comes at once, says so, and keeps the cause."""
     cause = StoreBusyError("get 'a' in s3://b: status 503", retry_after=asked)
     flaky = _Flaky(9, cause)
-    retry = _Recorded(9, timeout=timeout)
+    retry = _Recorded(9, total=timeout)
     with pytest.raises(StoreBusyError, match=r"get 'a' in .*left alone for .* seconds") as caught:
         retry.call(flaky)
     assert retry.pauses == []
@@ -169,7 +169,7 @@ def test_the_last_try_raises_what_the_store_said() -> None:
     """A store that stays busy is asked `tries` times, then its own error is raised."""
     flaky = _Flaky(9, StoreBusyError("busy", retry_after=0.01))
     with pytest.raises(StoreBusyError, match=r"^busy$"):
-        Retry(3).call(flaky)
+        RequestPolicy(3).call(flaky)
     assert flaky.calls == 3
 
 
@@ -187,7 +187,7 @@ def test_a_storm_of_errors_is_survived_with_few_requests() -> None:
             server.files.put(f"set/{number}", b"%d" % number)
         server.answer = answer
         store = open_store(f"{server.url}/set")
-        retry = Retry(4, first_pause=0.01)
+        retry = RequestPolicy(4, first_pause=0.01)
         found = [retry.call(partial(store.get, str(number))) for number in range(200)]
         assert found == [b"%d" % number for number in range(200)]
         assert 200 < server.count() <= 400
@@ -226,7 +226,7 @@ def test_a_web_server_that_says_no_is_asked_once(status: int) -> None:
     with WebServer(answer=lambda _: Said(status)) as server:
         store = open_store(server.url)
         with pytest.raises(StoreError, match=str(status)):
-            Retry(5, first_pause=0.01).call(lambda: store.get("a"))
+            RequestPolicy(5, first_pause=0.01).call(lambda: store.get("a"))
         assert server.count() == 1
 
 
@@ -235,12 +235,12 @@ def test_ctrl_c_ends_a_pause() -> None:
     """A process that pauses for ten minutes ends at once when it is interrupted."""
     script = (
         "import signal\n"
-        "from streaming_core._store import Retry\n"
+        "from streaming_core._store import RequestPolicy\n"
         # Who is started in the background of a shell has it ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "try:\n"
         "    print('ready', flush=True)\n"
-        "    Retry(2).wait(600)\n"
+        "    RequestPolicy(2).wait(600)\n"
         "except KeyboardInterrupt:\n"
         "    print('interrupted')\n"
     )

@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 from tests.reader.remote.serving import Throttle, run_processes, write
 from tests.servers.web import Said, WebServer
 
-from streaming_core._store import Retry
+from streaming_core._store import ProgressDeadline, RequestPolicy
 from streaming_core.errors import StoreBusyError, StoreError
-from streaming_reader._cache import Pace
-from streaming_reader._cache._pace import Tempo, after_answer, after_refusal, next_turn
-from streaming_reader._cache._patience import Patience
+from streaming_reader._cache import NodeRateLimiter
+from streaming_reader._cache._rate_limit import RateState, after_answer, after_refusal, next_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _MOMENTS = st.floats(0, 100)
 _TEMPI = st.builds(
-    Tempo,
+    RateState,
     closed_until=_MOMENTS,
     next_turn=_MOMENTS,
     spacing=st.sampled_from([0.0, 0.002, 0.1, 1.0, 4.0]),
@@ -39,7 +38,7 @@ _TEMPI = st.builds(
 
 
 @given(_TEMPI, _MOMENTS, st.integers(1, 20))
-def test_turns_keep_their_distance(tempo: Tempo, now: float, count: int) -> None:
+def test_turns_keep_their_distance(tempo: RateState, now: float, count: int) -> None:
     """No turn is before the store may be asked, and none nearer to another than the interval."""
     turns = []
     for _ in range(count):
@@ -51,7 +50,7 @@ def test_turns_keep_their_distance(tempo: Tempo, now: float, count: int) -> None
 
 @given(_TEMPI, _MOMENTS, st.none() | _MOMENTS, st.none() | st.floats(0, 50))
 def test_a_refusal_never_hurries_anybody(
-    tempo: Tempo, now: float, began: float | None, wait: float | None
+    tempo: RateState, now: float, began: float | None, wait: float | None
 ) -> None:
     """The store is left alone for as long as it says, and the interval at most doubles."""
     after = after_refusal(tempo, now, began, wait)
@@ -62,10 +61,10 @@ def test_a_refusal_never_hurries_anybody(
 
 
 @given(_TEMPI.filter(lambda tempo: tempo.spacing > 0))
-def test_answers_bring_the_speed_back(tempo: Tempo) -> None:
+def test_answers_bring_the_speed_back(tempo: RateState) -> None:
     """However slow it was, some answers later there is no pace to keep; old ones do not count."""
     assert after_answer(tempo, tempo.refused_at) == tempo
-    left: Tempo | None = tempo
+    left: RateState | None = tempo
     for _ in range(16 * 12):
         if left is None:
             break
@@ -75,7 +74,7 @@ def test_answers_bring_the_speed_back(tempo: Tempo) -> None:
 
 def test_what_is_refused_together_counts_once() -> None:
     """Thirty requests that were on their way double the interval once, the next one again."""
-    tempo = after_refusal(Tempo(), 10.0, None, None)
+    tempo = after_refusal(RateState(), 10.0, None, None)
     first = tempo.spacing
     for _ in range(30):
         tempo = after_refusal(tempo, 10.1, 9.9, None)
@@ -88,8 +87,8 @@ def test_what_is_refused_together_counts_once() -> None:
 
 def test_a_store_that_is_never_busy_costs_a_look(tmp_path: Path) -> None:
     """No file is made, none is opened."""
-    pace = Pace.of(tmp_path / "none")
-    assert pace.wait(Patience(1.0)) is None
+    pace = NodeRateLimiter.of(tmp_path / "none")
+    assert pace.wait(ProgressDeadline(1.0)) is None
     pace.answered(None)
     assert not (tmp_path / "none").exists()
 
@@ -97,19 +96,19 @@ def test_a_store_that_is_never_busy_costs_a_look(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_wait_for_what_one_was_told(tmp_path: Path) -> None:
     """A refusal with a time holds for every thread; then they go one by one, and the file goes."""
-    pace = Pace.of(tmp_path)
+    pace = NodeRateLimiter.of(tmp_path)
     began = time.monotonic()
     told = time.time()
-    pace.refused(None, StoreBusyError("busy", retry_after=0.4), Patience(60.0))
+    pace.refused(None, StoreBusyError("busy", retry_after=0.4), ProgressDeadline(60.0))
     with ThreadPoolExecutor(6) as pool:
-        turns = sorted(pool.map(lambda _: pace.wait(Patience(60.0)) or 0.0, range(6)))
+        turns = sorted(pool.map(lambda _: pace.wait(ProgressDeadline(60.0)) or 0.0, range(6)))
     assert turns[0] - told >= 0.4
     assert all(b - a >= 0.1 * 0.999 for a, b in pairwise(turns))
     assert time.monotonic() - began >= 0.85  # the last has waited for its turn
     end = time.monotonic() + 60
     while os.path.exists(pace._path):  # noqa: PTH110 - as the code does
         assert time.monotonic() < end
-        pace.answered(pace.wait(Patience(60.0)))
+        pace.answered(pace.wait(ProgressDeadline(60.0)))
 
 
 @pytest.mark.parametrize("said", [b"", b"x" * 40, b"\xff" * 40, b"\0" * 41])
@@ -117,12 +116,12 @@ def test_a_broken_file_means_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     """Whatever stands in it, nobody waits for it, and it is gone afterwards."""
-    pace = Pace.of(tmp_path)
+    pace = NodeRateLimiter.of(tmp_path)
     path = tmp_path / ".streaming/pace"
     path.parent.mkdir()
     path.write_bytes(said)
     monkeypatch.setattr(time, "sleep", _unwanted)
-    pace.answered(pace.wait(Patience(60.0)))
+    pace.answered(pace.wait(ProgressDeadline(60.0)))
     assert not path.exists()
 
 
@@ -133,16 +132,20 @@ def _unwanted(seconds: float) -> None:
 def test_without_a_place_for_the_file_each_waits_for_itself(tmp_path: Path) -> None:
     """A folder that cannot be made is no reason to ask at once."""
     (tmp_path / "file").write_bytes(b"")
-    pace = Pace.of(tmp_path / "file")
+    pace = NodeRateLimiter.of(tmp_path / "file")
     began = time.monotonic()
-    pace.refused(pace.wait(Patience(60.0)), StoreBusyError("busy", retry_after=0.3), Patience(60.0))
+    pace.refused(
+        pace.wait(ProgressDeadline(60.0)),
+        StoreBusyError("busy", retry_after=0.3),
+        ProgressDeadline(60.0),
+    )
     assert time.monotonic() - began >= 0.3
 
 
 @pytest.mark.slow
 def test_a_store_that_stays_busy_is_an_error_in_time(tmp_path: Path) -> None:
     """It is not asked for ever: the store's own refusal is raised when patience is over."""
-    pace, calls = Pace.of(tmp_path), [0]
+    pace, calls = NodeRateLimiter.of(tmp_path), [0]
 
     def act() -> None:
         calls[0] += 1
@@ -150,11 +153,11 @@ def test_a_store_that_stays_busy_is_an_error_in_time(tmp_path: Path) -> None:
 
     began = time.monotonic()
     with pytest.raises(StoreBusyError, match="busy since ever"):
-        pace.call(act, Retry(1), 5.0)
+        RequestPolicy(1, busy=5.0, limiter=pace).call(act)
     assert time.monotonic() - began < 60
     assert 2 <= calls[0] <= 4
     with pytest.raises(StoreBusyError):
-        pace.call(act, Retry(1), 0.0)
+        RequestPolicy(1, busy=0.0, limiter=pace).call(act)
 
 
 def test_other_failures_are_tries(tmp_path: Path) -> None:
@@ -169,21 +172,23 @@ def test_other_failures_are_tries(tmp_path: Path) -> None:
             raise error
         return "answer"
 
-    assert Pace.of(tmp_path).call(act, Retry(3, first_pause=0.0), 30.0) == "answer"
+    limiter = NodeRateLimiter.of(tmp_path)
+    policy = RequestPolicy(3, busy=30.0, first_pause=0.0, limiter=limiter)
+    assert policy.call(act) == "answer"
     left += [StoreError("reset"), StoreError("reset"), None]
     with pytest.raises(StoreError, match="reset"):
-        Pace.of(tmp_path).call(act, Retry(2, first_pause=0.0), 30.0)
+        RequestPolicy(2, busy=30.0, first_pause=0.0, limiter=limiter).call(act)
 
 
 def test_what_was_long_ago_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that begins a while after one that was slowed down begins at full speed."""
-    pace = Pace.of(tmp_path)
-    pace.refused(None, StoreBusyError("busy", retry_after=1.0), Patience(60.0))
+    pace = NodeRateLimiter.of(tmp_path)
+    pace.refused(None, StoreBusyError("busy", retry_after=1.0), ProgressDeadline(60.0))
     later = time.time() + 100.0
     monkeypatch.setattr(time, "time", lambda: later)
     monkeypatch.setattr(time, "sleep", _unwanted)
     for _ in range(30):
-        pace.answered(pace.wait(Patience(60.0)))
+        pace.answered(pace.wait(ProgressDeadline(60.0)))
     assert not (tmp_path / ".streaming/pace").exists()
 
 

@@ -14,10 +14,10 @@ from tests.servers.faults import Cut, Slow, Stall
 from tests.servers.proxy import Proxy
 from tests.servers.web import WebServer
 
+from streaming_core._store import ProgressDeadline, last_progress
 from streaming_core.errors import IndexMissingError, ShardFetchError, StoreError, WaitTimeoutError
 from streaming_core.testing import LatencyStore
 from streaming_reader._cache import CacheGroup
-from streaming_reader._cache._patience import Patience, last_sign
 from streaming_reader._fetch import Fetcher
 
 if TYPE_CHECKING:
@@ -174,18 +174,18 @@ def test_a_store_that_never_answers_does_not_hold_its_readers(tmp_path: Path) ->
         def weight(self, _: int) -> int:
             return 1
 
-        def last_sign(self) -> float:
-            return last_sign()
+        def last_progress(self) -> float:
+            return last_progress()
 
         def describe(self, shard: int) -> str:
             return f"shard {shard}"
 
-    fetcher = Fetcher(_One(), timeout=cache.patience + 0.3)
+    fetcher = Fetcher(_One(), timeout=cache.stall_seconds + 0.3)
     began = time.monotonic()
     fetcher.want([0])
     with pytest.raises(WaitTimeoutError, match="shard 0"):
         fetcher.get(0)
-    assert cache.patience <= time.monotonic() - began < cache.patience + 60
+    assert cache.stall_seconds <= time.monotonic() - began < cache.stall_seconds + 60
     store.wake()
     fetcher.close()
 
@@ -197,7 +197,7 @@ def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) ->
     slow = LoggedStore(made.folder, tmp_path / "log", piece=40, seconds=0.1)
     group = CacheGroup(10 * made.largest)
     cache = made.cache(tmp_path / "local", remote=slow, group=group, timeout=2.0, tries=1)
-    other = Patience(1.0)
+    other = ProgressDeadline(1.0)
     group._here().overdraft.add(other)
     threading.Timer(0.2, group._here().overdraft.discard, (other,)).start()
     with ThreadPoolExecutor(4) as pool:
@@ -205,12 +205,12 @@ def test_room_below_a_limit_is_waited_for_while_others_get_on(tmp_path: Path) ->
     assert found == [expected(made, shard) for shard in range(4)]
 
 
-def test_patience() -> None:
+def test_progress_deadline() -> None:
     """A deadline moves with what comes, never back."""
-    patience = Patience(10.0)
-    first = patience.deadline
-    patience.renew(time.monotonic() - 5.0)
-    assert patience.deadline == first
-    patience.renew()
-    assert patience.deadline >= first
-    assert last_sign() >= patience.deadline - 10.0
+    progress = ProgressDeadline(10.0)
+    first = progress.deadline
+    progress.renew(time.monotonic() - 5.0)
+    assert progress.deadline == first
+    progress.renew()
+    assert progress.deadline >= first
+    assert last_progress() >= progress.deadline - 10.0

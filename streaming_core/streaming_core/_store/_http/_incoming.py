@@ -10,7 +10,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_core._store._rate import MinimumRate, too_slow
+from streaming_core._store._progress import MinimumRate, too_slow
 
 if TYPE_CHECKING:
     import socket
@@ -144,7 +144,7 @@ class Incoming:
         if self.is_empty:
             self._room, self._at = self._socket.recv(_ROOM_BYTES), 0
             if self._rate is not None:
-                self._rate = MinimumRate(self._rate.timeout)
+                self._rate.reset()
             if not self._room:
                 msg = "the connection ended where an answer had to begin"
                 raise NoAnswerError(msg)

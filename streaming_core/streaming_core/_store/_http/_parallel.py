@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from streaming_core._store._http._gate import RefusedError
 from streaming_core._store._http._wire import FAILURES, UntrustedError
-from streaming_core._store._retry import Retry
+from streaming_core._store._policy import RequestPolicy
 from streaming_core._workers import in_order
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def send_parts(tasks: Sequence[Callable[[], _T]], width: int) -> list[_T]:
 
 
 def _patiently(task: Callable[[], _T]) -> _T:
-    retry = Retry(_PART_TRIES, first_pause=_PART_PAUSE_SECONDS)
+    policy = RequestPolicy(_PART_TRIES, first_pause=_PART_PAUSE_SECONDS)
     for failures in range(1, _PART_TRIES):
         try:
             return task()
@@ -62,5 +62,5 @@ def _patiently(task: Callable[[], _T]) -> _T:
             raise
         except FAILURES:
             wanted = 0.0
-        retry.wait(max(wanted, retry.pause_seconds(failures)))
+        policy.wait(max(wanted, policy.pause_seconds(failures)))
     return task()

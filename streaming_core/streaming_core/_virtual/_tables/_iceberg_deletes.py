@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from streaming_core._extras import require
-from streaming_core._store import Retry, open_store
+from streaming_core._store import RequestPolicy, open_store
 from streaming_core._virtual._kinds import kind_names, open_kind
 from streaming_core._virtual._model import SourceFile, SourceReader
 from streaming_core._virtual._tables._places import rooted
@@ -80,7 +80,7 @@ def deleted_rows(
 
     def read(at: int) -> Mapping[str, NDArray[np.int64]]:
         one = ordered[at]
-        return Retry(_TRIES).call(partial(_read, readers[at], one.kind, wanted[one]))
+        return RequestPolicy(_TRIES).call(partial(_read, readers[at], one.kind, wanted[one]))
 
     found = dict(zip(ordered, in_order(read, numbers), strict=True))
     nothing = np.empty(0, np.int64)

@@ -14,7 +14,7 @@ from tests.servers.ranged import said_json
 from tests.servers.web import Said
 
 from streaming_core import MDSWriter, StreamingDataset
-from streaming_core._store import Retry, open_store
+from streaming_core._store import RequestPolicy, open_store
 from streaming_core._store._databricks import DbfsStore, VolumeStore, databricks_from_url
 from streaming_core.errors import (
     AccessDeniedError,
@@ -198,7 +198,7 @@ def test_a_busy_workspace_is_told_and_retried(workspace: Workspace, url: str) ->
         store.get("a")
     assert caught.value.retry_after == 3
     workspace.failing = [Said(503)]
-    assert Retry(2, first_pause=0.01).call(lambda: store.get("a")) == b"body"
+    assert RequestPolicy(2, first_pause=0.01).call(lambda: store.get("a")) == b"body"
 
 
 @_URLS

@@ -12,7 +12,7 @@ from tests.core.store.contract import MarkedContract
 from tests.servers.hf import LARGE_BYTES, Hub
 from tests.servers.web import Said, in_turn
 
-from streaming_core._store import Retry, open_store
+from streaming_core._store import RequestPolicy, open_store
 from streaming_core._store._hf import HfStore
 from streaming_core.errors import (
     AccessDeniedError,
@@ -248,7 +248,7 @@ def test_a_busy_hub_is_told_and_retried(hub: Hub) -> None:
         _store(hub).get("a")
     assert caught.value.retry_after == 55
     hub.failing = [Said(503, b"")]
-    assert Retry(2, first_pause=0.01).call(lambda: _store(hub).get("a")) == b"body"
+    assert RequestPolicy(2, first_pause=0.01).call(lambda: _store(hub).get("a")) == b"body"
 
 
 def test_a_listing_that_is_none_is_an_error(hub: Hub) -> None:

@@ -26,7 +26,7 @@ from tests.servers.faults import (
     WrongRange,
 )
 
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core._store._http import WebStore
 from streaming_core.errors import (
     ObjectNotFoundError,
@@ -90,7 +90,7 @@ def test_a_slow_line_takes_uploads(proxy: Proxy, store: WebStore) -> None:
 def test_random_errors_are_got_over_by_retrying(proxy: Proxy, store: WebStore) -> None:
     """With one error in ten, a few tries for each read bring all, for few more requests."""
     proxy.hurt(Status(500), chance=0.1, seed=3)
-    retry = Retry(6, first_pause=0.001)
+    retry = RequestPolicy(6, first_pause=0.001)
     for _ in range(100):
         assert retry.call(lambda: store.get_ranges("set/a", [(5, 10)])) == [BODY[5:10]]
     assert proxy.num_requests <= 200

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core._store._http import Refusal, RefusedError, send_parts
 from streaming_core._store._http import _parallel as parallel
 
@@ -64,7 +64,7 @@ def test_a_no_is_taken_at_once(error: RefusedError) -> None:
 def test_a_store_is_left_alone_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause is the one it asks for."""
     waited: list[float] = []
-    monkeypatch.setattr(Retry, "wait", lambda _, seconds: waited.append(seconds))
+    monkeypatch.setattr(RequestPolicy, "wait", lambda _, seconds: waited.append(seconds))
     task, _ = _failing(_refused(503, retry_after="7"))
     assert send_parts([task], 2) == ["sent"]
     assert waited == [7.0]

@@ -13,7 +13,7 @@ from tests.servers.ranged import said_json
 from tests.servers.web import Said
 
 from streaming_core import MDSWriter, StreamingDataset
-from streaming_core._store import Retry, open_store
+from streaming_core._store import RequestPolicy, open_store
 from streaming_core._store._oci import OciStore
 from streaming_core.errors import (
     AccessDeniedError,
@@ -232,7 +232,7 @@ def test_a_busy_service_is_told_and_retried(storage: ObjectStorage) -> None:
         store.put("a", [b"body"])
     assert caught.value.retry_after == 2
     storage.failing = [said_json({"code": "ConcurrentObjectUpdate", "message": "busy"}, 409)]
-    info = Retry(2, first_pause=0.01).call(lambda: store.put("a", [b"body"]))
+    info = RequestPolicy(2, first_pause=0.01).call(lambda: store.put("a", [b"body"]))
     assert store.head("a") == info
 
 

@@ -15,7 +15,7 @@ from tests.servers.sftp import (
     store_at,
 )
 
-from streaming_core._store import Retry
+from streaming_core._store import RequestPolicy
 from streaming_core.errors import (
     AccessDeniedError,
     StoreError,
@@ -77,9 +77,11 @@ def test_a_line_that_breaks_is_an_error_and_the_next_try_succeeds(server: SftpSe
     server.hook = cut
     with pytest.raises(StoreError, match="get 'a'"):
         store.get("a")
-    assert Retry(5, first_pause=0.01).call(lambda: store.get("a")) == _LARGE
+    assert RequestPolicy(5, first_pause=0.01).call(lambda: store.get("a")) == _LARGE
     left = 1
-    assert Retry(5, first_pause=0.01).call(lambda: store.put("b", [_LARGE])).size == len(_LARGE)
+    assert RequestPolicy(5, first_pause=0.01).call(lambda: store.put("b", [_LARGE])).size == len(
+        _LARGE
+    )
     assert store.get("b") == _LARGE
     assert [info.key for info in store.list()] == ["a", "b"]
 

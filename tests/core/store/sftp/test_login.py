@@ -15,7 +15,7 @@ from tests.servers.sftp import (
     store_at,
 )
 
-from streaming_core._store import Retry, open_store
+from streaming_core._store import RequestPolicy, open_store
 from streaming_core.errors import (
     AccessDeniedError,
     SchemaError,
@@ -45,7 +45,7 @@ def test_a_wrong_password_is_refused_once_and_not_shown(server: SftpServer) -> N
     """The error is final, names user and server, and has no secret."""
     store = store_at(server, password="battery staple")  # noqa: S106 - the wrong one
     with pytest.raises(AccessDeniedError, match="does not let the user 'tester' in") as caught:
-        Retry(5, first_pause=60.0).call(lambda: store.get("a"))
+        RequestPolicy(5, first_pause=60.0).call(lambda: store.get("a"))
     assert "staple" not in str(caught.value)
     assert server.logins == 1
 
@@ -62,7 +62,7 @@ def test_fresh_options_are_asked_for_when_a_login_is_refused(server: SftpServer)
     server.close()
     server.password = "another one"  # noqa: S105 - guards nothing
     server.open()
-    assert Retry(3, first_pause=0.01).call(lambda: store.get("a")) == b"body"
+    assert RequestPolicy(3, first_pause=0.01).call(lambda: store.get("a")) == b"body"
     assert server.logins == 3
 
 
