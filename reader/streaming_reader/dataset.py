@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from streaming_core._arguments import checked, unexpected
 from streaming_core._world import World, detect_world
 from streaming_core.errors import SchemaError
-from streaming_reader._access import checked_ids, sample_at, select
+from streaming_reader._access import checked_ids, each_of, sample_at, select
 from streaming_reader._batch import batched_rows
 from streaming_reader._divider import find_divider
 from streaming_reader._epochs import Epochs
@@ -373,9 +373,11 @@ class StreamingDataset(Surface):
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
+        if self._own_items:
+            return Assembly(batch_format, ragged).of_rows(self._rows(flat))
         return decode_as(self._catalogue, flat, batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
         if self._own_items:
-            return [self[number] for number in ids.tolist()]
+            return each_of(self.__getitem__, ids)
         return decode_list(self._catalogue, ids)
