@@ -6,13 +6,14 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
-from streaming_core._arguments import checked
+from streaming_core._arguments import checked, unexpected
 from streaming_core._index import require_same_columns
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
+from streaming_reader._pipeline import Transforms
 from streaming_reader._threads import start_thread
 from streaming_reader.stream import is_url
 
@@ -90,6 +91,8 @@ class Surface(_Base):
     _catalogue: Catalogue
     _epochs: Epochs
     _world: World | None
+    _predownload: int | None
+    _transforms: Transforms | None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -103,6 +106,31 @@ class Surface(_Base):
         if torch is not None and hasattr(torch, "IterableDataset"):
             torch.IterableDataset.register(Surface)
         return type(self)
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    @property
+    def predownload(self) -> int | None:
+        """How many samples ahead of the last one given a worker fetches; None: the default.
+
+        The next iteration uses what is set.
+        """
+        return self._predownload
+
+    @predownload.setter
+    def predownload(self, predownload: int | None) -> None:
+        self._predownload = checked({"predownload": predownload})["predownload"]
+
+    @property
+    def transforms(self) -> Transforms | None:
+        """What becomes of rows and batches on their way; the next iteration uses what is set."""
+        return self._transforms
+
+    @transforms.setter
+    def transforms(self, transforms: Transforms | None) -> None:
+        if transforms is not None and not isinstance(cast("object", transforms), Transforms):
+            raise unexpected(transforms, "transforms", "a Transforms")
+        self._transforms = transforms
 
     # --- numbers ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode_as, decode_list
 from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
-from streaming_reader._pipeline import Assembly, Transforms, begin_samples
+from streaming_reader._pipeline import Assembly, begin_samples
 from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
 from streaming_reader.stream import StreamDefaults
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming_core._store import StorageOptions
     from streaming_reader._batch import BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
+    from streaming_reader._pipeline import Transforms
     from streaming_reader.stream import Stream
 
 __all__ = ["StreamingDataset"]
@@ -128,17 +129,16 @@ class StreamingDataset(Surface):
         given = checked(
             {
                 "epoch_size": epoch_size,
-                "predownload": predownload,
                 "cache_limit": cache_limit,
                 "allow_unsafe_types": allow_unsafe_types,
                 "replication": replication,
                 "stream_name": stream_name,
             }
         )
-        objects: dict[type, Any] = {World: world, Transforms: transforms}
-        for kind, value in objects.items():
-            if value is not None and not isinstance(value, kind):
-                raise unexpected(value, kind.__name__.lower(), f"a {kind.__name__}")
+        if world is not None and not isinstance(cast("object", world), World):
+            raise unexpected(world, "world", "a World")
+        self.transforms = transforms
+        self.predownload = predownload
         defaults = StreamDefaults(
             remote=cast("str | None", remote),
             local=cast("str | None", local),
@@ -161,10 +161,6 @@ class StreamingDataset(Surface):
             partition_algo=partition_algo,
             batching_method=batching_method,
         )
-        self.transforms = transforms
-        """What becomes of rows and batches on their way."""
-        self.predownload: int | None = given["predownload"]
-        """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
         replication = given["replication"]
         self.world.replicated(replication)  # says at once if that cannot be

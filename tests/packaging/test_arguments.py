@@ -180,6 +180,41 @@ def test_what_an_argument_cannot_be_is_refused_at_once(data: Path, case: str) ->
             CALLS[call][1](data, **{name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        *(("predownload", value, "a whole number") for value in (2.5, NAN, "8", True)),
+        ("predownload", -500, "at least 0"),
+        ("transforms", len, "a Transforms"),
+    ],
+)
+def test_what_an_attribute_cannot_be_is_refused_as_well(
+    data: Path, name: str, value: object, wanted: str
+) -> None:
+    """Those that may be set; what was there stays."""
+    dataset = _dataset(data)
+    before = getattr(dataset, name)
+    with pytest.raises(StreamingError, match=f"^{name}: expected {wanted}, got"):
+        setattr(dataset, name, value)
+    assert getattr(dataset, name) == before
+    dataset.predownload = np.int64(3)
+    assert repr(dataset.predownload) == "3"
+    dataset.predownload = None
+    dataset.transforms = Transforms.of(transform=lambda row: {"id": -row["id"]})
+    assert sum(sample["id"] for sample in dataset) == -sum(range(40))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("choose", 2.5), ("choose", "x"), ("proportion", NAN), ("repeat", -1)]
+)
+def test_what_a_stream_cannot_be_set_to_is_refused(data: Path, name: str, value: object) -> None:
+    """By the data set that is made of it."""
+    stream = Stream(local=data)
+    setattr(stream, name, value)
+    with pytest.raises(StreamingError, match=f"^{name}: expected"):
+        StreamingDataset(streams=[stream], batch_size=4)
+
+
 @pytest.mark.parametrize("kind", [float, np.float32, np.int64, np.uint8, Fraction, Decimal])
 def test_whole_numbers_may_have_any_type(data: Path, kind: Callable[[int], Any]) -> None:
     """They are the same as integers, in checkpoints too."""
