@@ -249,8 +249,11 @@ class Surface(_Base):
         catalogue = self._catalogue
         sizes = [table.samples for table in catalogue.tables]
         epochs = self._epochs
-        epoch = checked({"epoch": epoch})["epoch"]
-        return resample_streams(sizes, epochs.weights, epochs.order, epoch, stream_id)
+        given = checked({"epoch": epoch, "stream_id": stream_id})
+        stream = given["stream_id"]
+        if stream is not None and stream >= len(sizes):
+            raise unexpected(stream_id, "stream_id", f"at most {len(sizes) - 1}")
+        return resample_streams(sizes, epochs.weights, epochs.order, given["epoch"], stream)
 
     @property
     def world(self) -> World:
@@ -343,8 +346,9 @@ class Surface(_Base):
 
     def prepare_shard(self, shard_id: int, blocking: bool = True) -> None:  # noqa: FBT001, FBT002 - the reference's signature
         """Fetch a shard if it is not here; without `blocking`, in the background."""
-        cache, number = self._catalogue.place(shard_id)
-        if blocking:
+        given = checked({"shard_id": shard_id, "blocking": blocking})
+        cache, number = self._catalogue.place(given["shard_id"])
+        if given["blocking"]:
             cache.prepare(number)
         else:
             # An error shows again, and is raised, when the shard is used.
@@ -352,7 +356,7 @@ class Surface(_Base):
 
     def evict_shard(self, shard_id: int) -> bool:
         """Remove a shard's files from this machine if they can be fetched again; tell whether."""
-        cache, number = self._catalogue.place(shard_id)
+        cache, number = self._catalogue.place(checked({"shard_id": shard_id})["shard_id"])
         return cache.evict(number)
 
     def evict_coldest_shard(self) -> bool:
