@@ -223,7 +223,7 @@ class StreamingDataset(Surface):
                 yield from feed.samples()
                 return
             for number in feed.ids():  # `map` would take a StopIteration in there for the end
-                yield self[number]
+                yield feed.use(self.__getitem__, number)
 
     @property
     def _own_items(self) -> bool:
