@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["checked_ids", "sample_at", "select"]
+__all__ = ["checked_ids", "each_of", "sample_at", "select"]
 
 
 def sample_at(at: int, count: int) -> int:
@@ -64,6 +64,14 @@ def checked_ids(ids: Any, count: int) -> NDArray[np.int64]:  # noqa: ANN401 - ar
         raise IndexError(msg)
     flat = given.astype(np.int64, copy=False)
     return np.where(flat < 0, flat + count, flat)
+
+
+def each_of(one: Callable[[int], Any], ids: NDArray[np.int64]) -> list[Any]:
+    """Return what `one` makes of each id; a StopIteration of it becomes a `RuntimeError`.
+
+    Torch would take it for the end of the data. A generator raises the other one in its place.
+    """
+    return list(one(number) for number in ids.tolist())  # noqa: C400 - see above
 
 
 def select(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import xxhash
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from streaming_reader._unified import Unified
 
 __all__ = ["Catalogue"]
+
+_WORD_BYTES: Final = 8
+"""What a number takes."""
 
 
 class Catalogue:
@@ -69,6 +72,10 @@ class Catalogue:
         ranged = Ranged(origins, self.shard_offsets.tolist()) if origins else None
         self.ranged = ranged if ranged is not None and ranged.is_useful else None
         """What reads ranges of shards that are not here; None if nothing can."""
+        self.is_measured = False
+        """Whether the bytes of single samples are counted, which takes time."""
+        self.sample_bytes = 0
+        """Bytes of the single samples that were read since they are counted."""
 
     @cached_property
     def stream_per_shard(self) -> NDArray[np.int64]:
@@ -165,9 +172,13 @@ class Catalogue:
     def sample(self, shard: int, row: int) -> dict[str, Any]:
         """Return one sample, for which not all of its shard is fetched if that is not here."""
         if self.ranged is None or self._is_mapped(shard) or self.is_local(shard):
-            return self.open(shard).row(row)
-        one = Located(np.array([-1]), np.array([shard]), np.array([row]))
-        return self.opener(one)(shard).row(row)
+            found = self.open(shard).row(row)
+        else:
+            one = Located(np.array([-1]), np.array([shard]), np.array([row]))
+            found = self.opener(one)(shard).row(row)
+        if self.is_measured:
+            self.sample_bytes += sum(map(_nbytes, found.values()))
+        return found
 
     def opener(self, located: Located) -> Callable[[int], Shard]:
         """Return what opens the shards of some samples, to read these samples of and no others.
@@ -216,6 +227,17 @@ class Catalogue:
         """Return its name and where it comes from."""
         cache, _ = self.place(shard)
         return f"shard {shard}, {self.info(shard).raw.basename}, from {cache.source}"
+
+
+def _nbytes(value: object) -> int:
+    """Return what a value takes in `Columns.nbytes`; other objects count as nothing there too."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.nbytes
+    return _WORD_BYTES if isinstance(value, int | float) else 0
 
 
 def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:

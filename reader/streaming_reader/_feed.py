@@ -183,7 +183,7 @@ class Feed:
             size = min(self._window, size * 4)
 
     def ids(self) -> Iterator[int]:
-        """Yield the ids instead of their samples, each when its shard is there."""
+        """Yield the ids instead of their samples, each when its shard is there; for `use`."""
         if self._forerun is not None:
             self._forerun.release()
         while len(coming := self._take(_FIRST)):
@@ -197,6 +197,15 @@ class Feed:
                     last = shard
                 self.count("samples", 1)
                 yield sample
+
+    def use(self, one: Callable[[int], _T], sample: int) -> _T:
+        """Return what `one` makes of an id, counting the bytes of the samples that it reads."""
+        source = self._source
+        source.is_measured = True
+        before = source.sample_bytes
+        made = one(sample)
+        self.count("bytes_used", source.sample_bytes - before)
+        return made
 
     def batches(self, size: int, *, drop_last: bool = False) -> Iterator[Batch]:
         """Yield batches of `size` samples, the last of which may be smaller.

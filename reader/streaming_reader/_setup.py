@@ -232,10 +232,8 @@ def settle_weights(
     streams: Sequence[Stream], catalogue: Catalogue, *, epoch_size: int | None, seed: int
 ) -> Weights:
     """Return how much of each stream an epoch takes, and note that on the streams."""
-    wanted = [
-        Weight(proportion=stream.proportion, repeat=stream.repeat, choose=stream.choose)
-        for stream in streams
-    ]
+    names = ("proportion", "repeat", "choose")  # which may have been set since the stream was made
+    wanted = [Weight(**checked({name: getattr(one, name) for name in names})) for one in streams]
     weights = resolve_weights(catalogue.samples_per_stream, wanted, epoch_size, seed)
     for at, stream in enumerate(streams):
         stream.proportion = float(weights.proportion[at])

@@ -6,13 +6,14 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
-from streaming_core._arguments import checked
+from streaming_core._arguments import checked, unexpected
 from streaming_core._index import require_same_columns
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
+from streaming_reader._pipeline import Transforms
 from streaming_reader._threads import start_thread
 from streaming_reader.stream import is_url
 
@@ -90,6 +91,8 @@ class Surface(_Base):
     _catalogue: Catalogue
     _epochs: Epochs
     _world: World | None
+    _predownload: int | None
+    _transforms: Transforms | None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -103,6 +106,31 @@ class Surface(_Base):
         if torch is not None and hasattr(torch, "IterableDataset"):
             torch.IterableDataset.register(Surface)
         return type(self)
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    @property
+    def predownload(self) -> int | None:
+        """How many samples ahead of the last one given a worker fetches; None: the default.
+
+        The next iteration uses what is set.
+        """
+        return self._predownload
+
+    @predownload.setter
+    def predownload(self, predownload: int | None) -> None:
+        self._predownload = checked({"predownload": predownload})["predownload"]
+
+    @property
+    def transforms(self) -> Transforms | None:
+        """What becomes of rows and batches on their way; the next iteration uses what is set."""
+        return self._transforms
+
+    @transforms.setter
+    def transforms(self, transforms: Transforms | None) -> None:
+        if transforms is not None and not isinstance(cast("object", transforms), Transforms):
+            raise unexpected(transforms, "transforms", "a Transforms")
+        self._transforms = transforms
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -221,8 +249,11 @@ class Surface(_Base):
         catalogue = self._catalogue
         sizes = [table.samples for table in catalogue.tables]
         epochs = self._epochs
-        epoch = checked({"epoch": epoch})["epoch"]
-        return resample_streams(sizes, epochs.weights, epochs.order, epoch, stream_id)
+        given = checked({"epoch": epoch, "stream_id": stream_id})
+        stream = given["stream_id"]
+        if stream is not None and stream >= len(sizes):
+            raise unexpected(stream_id, "stream_id", f"at most {len(sizes) - 1}")
+        return resample_streams(sizes, epochs.weights, epochs.order, given["epoch"], stream)
 
     @property
     def world(self) -> World:
@@ -315,8 +346,9 @@ class Surface(_Base):
 
     def prepare_shard(self, shard_id: int, blocking: bool = True) -> None:  # noqa: FBT001, FBT002 - the reference's signature
         """Fetch a shard if it is not here; without `blocking`, in the background."""
-        cache, number = self._catalogue.place(shard_id)
-        if blocking:
+        given = checked({"shard_id": shard_id, "blocking": blocking})
+        cache, number = self._catalogue.place(given["shard_id"])
+        if given["blocking"]:
             cache.prepare(number)
         else:
             # An error shows again, and is raised, when the shard is used.
@@ -324,7 +356,7 @@ class Surface(_Base):
 
     def evict_shard(self, shard_id: int) -> bool:
         """Remove a shard's files from this machine if they can be fetched again; tell whether."""
-        cache, number = self._catalogue.place(shard_id)
+        cache, number = self._catalogue.place(checked({"shard_id": shard_id})["shard_id"])
         return cache.evict(number)
 
     def evict_coldest_shard(self) -> bool:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 from streaming_core._arguments import checked, unexpected
 from streaming_core._world import World, detect_world
 from streaming_core.errors import SchemaError
-from streaming_reader._access import checked_ids, sample_at, select
+from streaming_reader._access import checked_ids, each_of, sample_at, select
 from streaming_reader._batch import batched_rows
 from streaming_reader._divider import find_divider
 from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode_as, decode_list
 from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
-from streaming_reader._pipeline import Assembly, Transforms, begin_samples
+from streaming_reader._pipeline import Assembly, begin_samples
 from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
 from streaming_reader.stream import StreamDefaults
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming_core._store import StorageOptions
     from streaming_reader._batch import BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
+    from streaming_reader._pipeline import Transforms
     from streaming_reader.stream import Stream
 
 __all__ = ["StreamingDataset"]
@@ -128,17 +129,16 @@ class StreamingDataset(Surface):
         given = checked(
             {
                 "epoch_size": epoch_size,
-                "predownload": predownload,
                 "cache_limit": cache_limit,
                 "allow_unsafe_types": allow_unsafe_types,
                 "replication": replication,
                 "stream_name": stream_name,
             }
         )
-        objects: dict[type, Any] = {World: world, Transforms: transforms}
-        for kind, value in objects.items():
-            if value is not None and not isinstance(value, kind):
-                raise unexpected(value, kind.__name__.lower(), f"a {kind.__name__}")
+        if world is not None and not isinstance(cast("object", world), World):
+            raise unexpected(world, "world", "a World")
+        self.transforms = transforms
+        self.predownload = predownload
         defaults = StreamDefaults(
             remote=cast("str | None", remote),
             local=cast("str | None", local),
@@ -161,10 +161,6 @@ class StreamingDataset(Surface):
             partition_algo=partition_algo,
             batching_method=batching_method,
         )
-        self.transforms = transforms
-        """What becomes of rows and batches on their way."""
-        self.predownload: int | None = given["predownload"]
-        """How many samples ahead of the last one given a worker fetches; None: the default."""
         self._world = world
         replication = given["replication"]
         self.world.replicated(replication)  # says at once if that cannot be
@@ -227,7 +223,7 @@ class StreamingDataset(Surface):
                 yield from feed.samples()
                 return
             for number in feed.ids():  # `map` would take a StopIteration in there for the end
-                yield self[number]
+                yield feed.use(self.__getitem__, number)
 
     @property
     def _own_items(self) -> bool:
@@ -373,9 +369,11 @@ class StreamingDataset(Surface):
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
         flat = checked_ids(ids, self._catalogue.num_samples)
+        if self._own_items:
+            return Assembly(batch_format, ragged).of_rows(self._rows(flat))
         return decode_as(self._catalogue, flat, batch_format, ragged)
 
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
         if self._own_items:
-            return [self[number] for number in ids.tolist()]
+            return each_of(self.__getitem__, ids)
         return decode_list(self._catalogue, ids)

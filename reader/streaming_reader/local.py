@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._arguments import checked
-from streaming_reader._access import checked_ids, select
+from streaming_reader._access import checked_ids, each_of, select
 from streaming_reader._feed import decode_as, decode_list
+from streaming_reader._pipeline import Assembly
 from streaming_reader._setup import open_streams
 from streaming_reader.stream import Stream, StreamDefaults
 
@@ -87,7 +88,16 @@ class LocalDataset:
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `StreamingDataset.batches`."""
         flat = checked_ids(ids, len(self))
+        if self._own_items:
+            return Assembly(batch_format, ragged).of_rows(self._rows(flat))
         return decode_as(self._catalogue, flat, batch_format, ragged)
 
+    @property
+    def _own_items(self) -> bool:
+        """Whether a subclass makes samples of its own."""
+        return type(self).__getitem__ is not LocalDataset.__getitem__
+
     def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
+        if self._own_items:
+            return each_of(self.__getitem__, ids)
         return decode_list(self._catalogue, ids)

@@ -98,8 +98,10 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "replication": _whole(1, optional=True),
     "epoch": _whole(0, _MOST_SAMPLES),
     "num_samples": _whole(0, _MOST_SAMPLES, optional=True),
+    "stream_id": _whole(0, optional=True),
+    "shard_id": Argument("whole"),
     "from_beginning": _SWITCH,
-    "finished": _SWITCH,
+    **dict.fromkeys(("finished", "blocking"), _SWITCH),
     # Who reads it.
     **dict.fromkeys(("rank", "worker"), _whole(0)),
     **dict.fromkeys(("num_ranks", "ranks_per_node", "workers_per_rank"), _whole(1)),

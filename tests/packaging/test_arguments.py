@@ -79,6 +79,18 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         StreamingDataset.set_epoch,
         lambda data, **given: _dataset(data).set_epoch(**given),
     ),
+    "resample_streams": (
+        StreamingDataset.resample_streams,
+        lambda data, **given: _dataset(data).resample_streams(**{"epoch": 0, **given}),
+    ),
+    "prepare_shard": (
+        StreamingDataset.prepare_shard,
+        lambda data, **given: _dataset(data).prepare_shard(**{"shard_id": 0, **given}),
+    ),
+    "evict_shard": (
+        StreamingDataset.evict_shard,
+        lambda data, **given: _dataset(data).evict_shard(**given),
+    ),
     "state_dict": (
         StreamingDataset.state_dict,
         lambda data, **given: _dataset(data).state_dict(**given),
@@ -159,6 +171,8 @@ def _hostile(parameter: inspect.Parameter, name: str) -> list[Any]:
     values = HOSTILE[kind]
     if name == "part":  # or a name
         values = [value for value in values if not isinstance(value, str) or not value]
+    if name == "shard_id":  # for numbers out of range there is an `IndexError`
+        values = [value for value in values if type(value) is not int]
     is_optional = "None" in annotation or parameter.default is None
     return values if is_optional or name in NAMED else [*values, None]
 
@@ -178,6 +192,59 @@ def test_what_an_argument_cannot_be_is_refused_at_once(data: Path, case: str) ->
     for value in _hostile(parameter, name):
         with pytest.raises(StreamingError, match=name):
             CALLS[call][1](data, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        *(("predownload", value, "a whole number") for value in (2.5, NAN, "8", True)),
+        ("predownload", -500, "at least 0"),
+        ("transforms", len, "a Transforms"),
+    ],
+)
+def test_what_an_attribute_cannot_be_is_refused_as_well(
+    data: Path, name: str, value: object, wanted: str
+) -> None:
+    """Those that may be set; what was there stays."""
+    dataset = _dataset(data)
+    before = getattr(dataset, name)
+    with pytest.raises(StreamingError, match=f"^{name}: expected {wanted}, got"):
+        setattr(dataset, name, value)
+    assert getattr(dataset, name) == before
+    dataset.predownload = np.int64(3)
+    assert repr(dataset.predownload) == "3"
+    dataset.predownload = None
+    dataset.transforms = Transforms.of(transform=lambda row: {"id": -row["id"]})
+    assert sum(sample["id"] for sample in dataset) == -sum(range(40))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("choose", 2.5), ("choose", "x"), ("proportion", NAN), ("repeat", -1)]
+)
+def test_what_a_stream_cannot_be_set_to_is_refused(data: Path, name: str, value: object) -> None:
+    """By the data set that is made of it."""
+    stream = Stream(local=data)
+    setattr(stream, name, value)
+    with pytest.raises(StreamingError, match=f"^{name}: expected"):
+        StreamingDataset(streams=[stream], batch_size=4)
+
+
+def test_streams_and_shards_that_there_are_not_are_refused(data: Path) -> None:
+    """No numbers of samples come for them, and their number may have any type."""
+    streams = [Stream(local=data), Stream(local=data)]
+    dataset = StreamingDataset(streams=streams, batch_size=4)
+    expected = dataset.resample_streams(0, 1)[1].tolist()
+    assert expected == list(range(40, 80))
+    for one in (np.int64(1), 1.0):
+        assert dataset.resample_streams(0, one)[1].tolist() == expected  # type: ignore[arg-type]
+        dataset.prepare_shard(one)  # type: ignore[arg-type]
+        assert not dataset.evict_shard(one)  # type: ignore[arg-type]
+    with pytest.raises(StreamingError, match=r"^stream_id: expected at most 1, got 2$"):
+        dataset.resample_streams(0, 2)
+    for number in (-1, 2, 10**30):
+        for act in (dataset.prepare_shard, dataset.evict_shard):
+            with pytest.raises(IndexError, match=f"shard {number} is out of range: there are 2"):
+                act(number)
 
 
 @pytest.mark.parametrize("kind", [float, np.float32, np.int64, np.uint8, Fraction, Decimal])

@@ -261,6 +261,35 @@ class _Doubled(StreamingDataset):
         return {"id": sample["id"] * 2} if isinstance(sample, dict) else sample
 
 
+class _DoubledLocal(LocalDataset):
+    """Changes samples as well."""
+
+    def __getitem__(self, at: Any) -> Any:
+        sample = super().__getitem__(at)
+        return {"id": sample["id"] * 2} if isinstance(sample, dict) else sample
+
+
+@pytest.mark.parametrize(
+    "make", [lambda folder: _Doubled(local=folder, batch_size=4), _DoubledLocal]
+)
+def test_a_subclasss_own_samples_are_given_for_any_numbers(
+    ids_folder: Path, make: Callable[[Path], Any]
+) -> None:
+    """In slices and lists, in batches of all formats, and to torch."""
+    dataset = make(ids_folder)
+    twice = [2 * number for number in range(101)]
+    assert [s["id"] for s in dataset] == twice
+    assert [s["id"] for s in dataset[:]] == twice
+    assert [s["id"] for s in dataset[np.arange(101)]] == twice
+    assert [[s["id"] for s in row] for row in dataset[[[1, 2], [-1, 0]]]] == [[2, 4], [200, 0]]
+    assert list(dataset.take([1, -1])["id"]) == [2, 200]
+    assert dataset.take([1, -1], batch_format="torch")["id"].tolist() == [2, 200]
+    assert dataset.take([1, -1], batch_format="rows") == [{"id": 2}, {"id": 200}]
+    assert not dataset.take([], batch_format="torch")
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=4)
+    assert [int(n) for batch in loader for n in batch["id"]] == twice
+
+
 class _Shifted(StreamingDataset):
     """Changes samples while they pass."""
 

@@ -86,10 +86,23 @@ def test_of_a_subclass(ids_folder: Path, kind: type[StreamingDataset], way: str)
         list(WAYS[way](kind(local=ids_folder, batch_size=4)))
 
 
-def test_of_a_subclass_of_local_data(ids_folder: Path) -> None:
-    """Which has no epochs, but is iterated too."""
+@pytest.mark.parametrize(
+    "read",
+    [
+        list,
+        lambda dataset: list(DataLoader(dataset, 4, collate_fn=list)),
+        lambda dataset: dataset[:],
+        lambda dataset: dataset.take(range(101)),
+    ],
+)
+@pytest.mark.parametrize("kind", [OwnLocal, OwnItems])
+def test_of_a_subclass_whose_samples_are_asked_for(
+    ids_folder: Path, kind: Callable[..., Any], read: Callable[[Any], Any]
+) -> None:
+    """By number or several at once, in the order of their numbers."""
+    dataset = kind(local=ids_folder, **({"batch_size": 4} if kind is OwnItems else {}))
     with pytest.raises(RuntimeError, match="StopIteration"):
-        list(OwnLocal(ids_folder))
+        read(dataset)
 
 
 @pytest.mark.parametrize("way", ["iterated", "in batches", "loaded"])

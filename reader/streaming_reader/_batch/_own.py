@@ -60,7 +60,7 @@ def rows_as_format(rows: list[Any], batch_format: BatchFormat, ragged: RaggedFor
     """Return samples of any kind as torch's default collate does, or dicts in other formats."""
     if batch_format == "rows":
         return rows
-    if batch_format == "torch" and ragged == "list":
+    if batch_format == "torch" and ragged == "list" and rows:  # torch collates no empty list
         data = require("torch.utils.data", extra="torch", purpose="a batch of tensors")
         return data.default_collate(rows)
     return as_format(Columns.of_rows(rows), batch_format, ragged)

@@ -22,7 +22,7 @@ import logging
 import os
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 from weakref import ref
 
@@ -30,6 +30,7 @@ from streaming_core.errors import WaitTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 __all__ = ["FileHandle", "is_free", "try_lock", "while_locked"]
 
@@ -111,9 +112,15 @@ class FileHandle(io.FileIO):
         began = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
-            handle = cls.locked_now(path)
-            if handle is not None:
-                return handle
+            handle = None
+            try:
+                handle = cls.locked_now(path)
+                if handle is not None:
+                    return handle
+            except BaseException:
+                if handle is not None:
+                    handle.close()
+                raise
             left = deadline - time.monotonic()
             if left <= 0 and later is not None:
                 deadline = later()
@@ -196,17 +203,23 @@ def while_locked(path: str, seconds: float, what: str, act: Callable[[], _T]) ->
 
     Raises `WaitTimeoutError` if the lock was not free for so many seconds.
     """
+    with _locked_if_possible(path, seconds, what) as lock:
+        try:
+            return act()
+        finally:
+            if lock is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+
+
+def _locked_if_possible(
+    path: str, seconds: float, what: str
+) -> AbstractContextManager[FileHandle | None]:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        lock = FileHandle.locked(path, time.monotonic() + seconds, what)
+        return FileHandle.locked(path, time.monotonic() + seconds, what)
     except WaitTimeoutError:
         raise
     except OSError as error:
         _log.info("not locking %s: %s", path, error)
-        return act()
-    with lock:
-        try:
-            return act()
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+        return nullcontext()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from streaming_reader._cache._locks import FileHandle, is_free, while_locked
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import CodeType, FrameType
 
 _SECONDS = 120.0
 
@@ -170,6 +173,55 @@ def test_no_lock_stays_behind_when_a_signal_handler_raises(
         assert is_free(path), error
         count += 1
     assert count > 10
+
+
+class _LineError(BaseException):
+    """Raised at a line."""
+
+
+def _raised_at_line(act: Callable[[], object], code: CodeType, count: int) -> _LineError | None:
+    """Call `act` and raise at the `count`-th line that runs of a function; None if it ended before.
+
+    A `try:`, which does nothing, counts as no line, and so does a `with` that is left.
+    """
+    left, last = count, 0
+
+    def each(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left, last
+        if event == "line":
+            text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            is_left = text.startswith("with ") and last > frame.f_lineno
+            left -= not (is_left or text == "try:")
+            last = frame.f_lineno
+            if left == 0:
+                sys.settrace(None)
+                raise _LineError
+        return each
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, *_: each if frame.f_code is code else None)
+    try:
+        act()
+    except _LineError as error:
+        return error
+    finally:
+        sys.settrace(before)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("act", "function"), [(_locked, FileHandle.locked), (_while_locked, while_locked)]
+)
+def test_a_function_that_got_a_lock_gives_it_back_at_any_line(
+    tmp_path: Path, act: Callable[[str], object], function: Any
+) -> None:
+    """Even between those at which Python delivers signals today."""
+    path = str(tmp_path / "lock")
+    count = 1
+    while error := _raised_at_line(lambda: act(path), function.__code__, count):
+        assert is_free(path), error
+        count += 1
+    assert count > 3
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # unclosed files

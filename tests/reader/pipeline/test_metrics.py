@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.reader.pipeline.making import write_parquet
 from tests.reader.waiting import until
@@ -236,6 +237,34 @@ class _Own(StreamingDataset):
 
     def __getitem__(self, at: Any) -> Any:
         return {**super().__getitem__(at), "own": 1}
+
+
+class _OwnRows(StreamingDataset):
+    """Makes them in the other way."""
+
+    def get_item(self, sample_id: int, retry: int = 7) -> Any:
+        return {"id": super().get_item(sample_id, retry)["id"]}
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.process)])
+def test_the_bytes_that_a_subclass_reads_are_counted(tmp_path: Path, workers: int) -> None:
+    """Those of the stored values, whatever it makes of them; nothing else that is read counts."""
+    columns = {"id": "int", "small": "int8", "real": "float32", "text": "str", "raw": "bytes"}
+    with MDSWriter(out=tmp_path, columns={**columns, "many": "ndarray:int16"}) as writer:
+        for number in range(50):
+            text, many = "\xfc" * number, np.zeros(number, np.int16)
+            row = {"id": number, "small": np.int8(1), "real": np.float32(1), "text": text}
+            writer.write({**row, "raw": b"1" * number, "many": many})
+    for kind in (StreamingDataset, _Own, _OwnRows):
+        dataset = kind(local=tmp_path, batch_size=4)
+        assert dataset[7]["id"] == 7
+        for epoch in (1, 2):
+            loader = StreamingDataLoader(
+                dataset, 4, num_workers=workers, batch_format="rows", collate_fn=list
+            )
+            assert sum(map(len, loader)) == 50
+            assert loader.metrics()["bytes_used"] == 50 * 13 + 5 * sum(range(50))
+            assert dataset.stats()["bytes_used"] == epoch * loader.metrics()["bytes_used"]
 
 
 @pytest.mark.parametrize(

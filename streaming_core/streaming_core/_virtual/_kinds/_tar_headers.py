@@ -26,7 +26,11 @@ _REST_BYTES: Final = 1 << 20
 _MOST_EXTRA: Final = 1 << 20
 """Bytes of a long name or of extended fields; more is taken for damage."""
 _REGULAR: Final = frozenset({b"0", b"\0", b"7"})
-_HARD_LINK: Final = b"1"
+_LINKS: Final = {
+    b"1": ("a hard link", "--hard-dereference"),
+    b"2": ("a symbolic link", "--dereference --hard-dereference"),
+}
+"""What they are, and the options of tar that write files in their place."""
 _NO_DATA: Final = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
 """Links, devices, folders and pipes: what their size says is not in the archive."""
 _REFUSED: Final = {
@@ -68,11 +72,11 @@ class Member(NamedTuple):
     """Where its bytes begin."""
     size: int
     link: str = ""
-    """The member that has its bytes, if it is a hard link."""
+    """What kind of link to which file it is, and what writes none; empty if it is none."""
 
 
 def walk(archive: ArchiveBytes, where: str) -> Iterator[Member]:
-    """Yield the regular files and hard links, in order; the others are passed over.
+    """Yield the regular files and links, in order; the others are passed over.
 
     That all of a file is there is known only when the next one is asked for.
 
@@ -113,8 +117,8 @@ def walk(archive: ArchiveBytes, where: str) -> Iterator[Member]:
         stored = _stored(header.kind, size)
         if is_file:
             yield Member(name, start, size)
-        elif header.kind == _HARD_LINK:
-            yield Member(name, start, 0, fields.get("linkpath", _text(header.link)))
+        elif header.kind in _LINKS:
+            yield Member(name, start, 0, _link(header, fields))
         # Not before: a reader that only goes forward would have passed over the bytes.
         if not archive.reaches(start + stored):
             msg = (
@@ -253,6 +257,13 @@ def _refuse(kind: bytes, name: str, fields: dict[str, str], where: str) -> None:
     if why is not None:
         msg = f"{where}: {name!r} is {why}"
         raise SourceFormatError(msg)
+
+
+def _link(header: Header, fields: dict[str, str]) -> str:
+    what, options = _LINKS[header.kind]
+    to = fields.get("linkpath", _text(header.link))
+    advice = f"write the archive with 'tar {options}'"
+    return f"{what} to {to!r}, and so has no bytes of its own; {advice}"
 
 
 def _number(field: bytes) -> int | None:

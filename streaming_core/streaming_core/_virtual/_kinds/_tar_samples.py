@@ -115,16 +115,13 @@ class Grouper:
 
         Raises:
             SourceFormatError: The sample has that column already; or there are too many; or the
-                bytes are those of another member.
+                bytes are those of another file.
         """
         parts = split_name(member.name)
         if parts is None:
             return None
         if member.link:
-            msg = (
-                f"{self._where}: {member.name!r} is a hard link to {member.link!r}, and so has no "
-                "bytes of its own; write the archive with 'tar --hard-dereference'"
-            )
+            msg = f"{self._where}: {member.name!r} is {member.link}"
             raise SourceFormatError(msg)
         key, name = parts
         if key != self._key:
