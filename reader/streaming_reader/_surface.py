@@ -6,14 +6,13 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from streaming_core._arguments import checked, unexpected
 from streaming_core._index import require_same_columns
 from streaming_core._world import World, detect_world, torch_worker
 from streaming_core.errors import StreamingError
 from streaming_reader._order import resample_streams
-from streaming_reader._pipeline import Transforms
 from streaming_reader._threads import start_thread
 from streaming_reader.stream import is_url
 
@@ -92,7 +91,6 @@ class Surface(_Base):
     _epochs: Epochs
     _world: World | None
     _predownload: int | None
-    _transforms: Transforms | None
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -120,17 +118,6 @@ class Surface(_Base):
     @predownload.setter
     def predownload(self, predownload: int | None) -> None:
         self._predownload = checked({"predownload": predownload})["predownload"]
-
-    @property
-    def transforms(self) -> Transforms | None:
-        """What becomes of rows and batches on their way; the next iteration uses what is set."""
-        return self._transforms
-
-    @transforms.setter
-    def transforms(self, transforms: Transforms | None) -> None:
-        if transforms is not None and not isinstance(cast("object", transforms), Transforms):
-            raise unexpected(transforms, "transforms", "a Transforms")
-        self._transforms = transforms
 
     # --- numbers ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from streaming_reader._epochs import Epochs
 from streaming_reader._feed import Feed, decode_as, decode_list
 from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
-from streaming_reader._pipeline import Assembly, begin_samples
+from streaming_reader._pipeline import Assembly, Transforms, begin_samples
 from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
 from streaming_reader._surface import Surface
 from streaming_reader.stream import StreamDefaults
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streaming_core._store import StorageOptions
     from streaming_reader._batch import BatchFormat, RaggedForm
     from streaming_reader._divider import Divider
-    from streaming_reader._pipeline import Transforms
     from streaming_reader.stream import Stream
 
 __all__ = ["StreamingDataset"]
@@ -135,9 +134,12 @@ class StreamingDataset(Surface):
                 "stream_name": stream_name,
             }
         )
-        if world is not None and not isinstance(cast("object", world), World):
-            raise unexpected(world, "world", "a World")
+        objects: dict[type, Any] = {World: world, Transforms: transforms}
+        for kind, value in objects.items():
+            if value is not None and not isinstance(value, kind):
+                raise unexpected(value, kind.__name__.lower(), f"a {kind.__name__}")
         self.transforms = transforms
+        """What becomes of rows and batches on their way."""
         self.predownload = predownload
         defaults = StreamDefaults(
             remote=cast("str | None", remote),
