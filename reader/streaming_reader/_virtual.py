@@ -206,6 +206,7 @@ class _Opening:
             return filed_index(self._filed(noted.digest))
         except IndexInvalidError as error:
             _log.info("looking at all files again: %s", error)
+            self._forget(f"{self._stem}-{noted.digest}.index")
             return None
 
     def _filed(self, digest: str) -> Filed:
@@ -222,6 +223,7 @@ class _Opening:
                     return filed_keep(Filed(self._path(info.key), digest, filed_keep))
                 except IndexInvalidError as error:
                     _log.info("looking at all rows again: %s", error)
+                    self._forget(info.key)
         return None
 
     def _noted(self) -> Source | None:
@@ -248,12 +250,21 @@ class _Opening:
                     if old.endswith((".index", ".keep")):
                         self._folder.delete(old)
         self._note(Source(self._sought.name, len(data), digest, version, time.time(), os.getpid()))
-        return filed_index(self._filed(digest))
+        try:
+            return filed_index(self._filed(digest))
+        except IndexInvalidError as error:  # in a folder that cannot be written to
+            _log.info("not using what is kept: %s", error)
+            return index
 
     def _note(self, source: Source | None) -> None:
         if source is not None:
             told = source._replace(versions={})._asdict()
             self._put(f"{self._stem}.json", json.dumps(told).encode())
+
+    def _forget(self, name: str) -> None:
+        """Remove a file that is not what it should be, so that it is made again."""
+        with suppress(StoreError):
+            self._folder.delete(name)
 
     def _put(self, name: str, data: bytes) -> bool:
         try:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
+from streaming_core._mapping import map_whole
 from streaming_core.errors import WaitTimeoutError
 from streaming_reader._cache._locks import FileHandle, is_free
-from streaming_reader._cache._mapped import READ_FLAGS, hold, map_file
+from streaming_reader._cache._mapped import READ_FLAGS, hold
 from streaming_reader._cache._places import CONTROL
 from streaming_reader._cache._transfer import write_all
 
@@ -126,7 +127,7 @@ class SharedArrays:
             hold(handle)
             if os.fstat(handle.number).st_size != _HEADER.size + 8 * count:
                 return None
-            view = map_file(handle)
+            view = map_whole(handle.number)
         array = np.frombuffer(view, "<i8", count, _HEADER.size)
         if bytes(view[: _HEADER.size]) != _header(key, array):
             return None

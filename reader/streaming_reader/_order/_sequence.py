@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import numpy as np
 
+from streaming_core._mapping import is_cut
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,7 +82,7 @@ class ArraySequence:
         self._ids: NDArray[np.int64] | None = None
 
     def _loaded(self) -> NDArray[np.int64]:
-        if self._ids is None:
+        if self._ids is None or is_cut(self._ids):
             self._ids = self._arrays(self._key, self._count, self._make)
         return self._ids
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from multiprocessing.context import get_spawning_popen
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
+from streaming_core._mapping import is_cut, map_whole
 from streaming_core.errors import IndexInvalidError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Filed", "digest_of"]
+__all__ = ["Filed", "digest_of", "uncut"]
 
 
 class Filed(NamedTuple):
@@ -40,16 +40,32 @@ class Filed(NamedTuple):
         """Return the bytes, mapped; `IndexInvalidError` if they are others than they should be."""
         try:
             with open(self.path, "rb") as file:  # noqa: PTH123 - as text
-                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                data = map_whole(file.fileno())
         except (OSError, ValueError) as error:
-            problem = Problem("$", f"cannot be read: {error}", "value")
-            raise IndexInvalidError(self.path, (problem,)) from error
+            raise _wrong(self.path, f"cannot be read: {error}") from error
         if digest_of(data) != self.digest:
-            problem = Problem("$", "has other bytes than when it was written", "value")
-            raise IndexInvalidError(self.path, (problem,))
+            raise _wrong(self.path, "has other bytes than when it was written")
         return data
+
+
+def uncut(view: memoryview | bytes, filed: Filed | None) -> memoryview | bytes:
+    """Return a view of what `filed` mapped, if any; `IndexInvalidError` if the file was cut since.
+
+    Reading what was cut off would end the process.
+    """
+    if filed is not None and is_cut(view):
+        raise _wrong(
+            filed.path,
+            "was cut while it was in use; leave the files of a cache alone, and open the data set "
+            "again",
+        )
+    return view
 
 
 def digest_of(data: bytes | memoryview) -> str:
     """Return the hash of some bytes."""
     return xxhash.xxh3_128_hexdigest(data)
+
+
+def _wrong(path: str, how: str) -> IndexInvalidError:
+    return IndexInvalidError(path, (Problem("$", how, "value"),))

@@ -14,6 +14,7 @@ import numpy as np
 
 from streaming_core._extras import require
 from streaming_core._index import PackedStrings
+from streaming_core._virtual._filed import uncut
 from streaming_core._virtual._model import Scan, SourceFile, Unit
 from streaming_core.errors import IndexInvalidError, Problem
 
@@ -83,7 +84,7 @@ class VirtualIndex:
         if self.filed is not None and self.filed.is_to_be_named():
             return self.filed.load, (self.filed,)
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _restored, ({**state, "metas": bytes(self.metas)},)
+        return _restored, ({**state, "metas": bytes(uncut(self.metas, self.filed))},)
 
     @property
     def num_files(self) -> int:
@@ -117,7 +118,8 @@ class VirtualIndex:
 
     def packed_meta(self, at: int) -> bytes | memoryview:
         """Return that as it is kept."""
-        return self.metas[int(self.meta_offsets[at]) : int(self.meta_offsets[at + 1])]
+        start, stop = self.meta_offsets[at : at + 2].tolist()
+        return uncut(self.metas, self.filed)[start:stop]
 
     def unit(self, at: int) -> Unit:
         """Return one unit."""

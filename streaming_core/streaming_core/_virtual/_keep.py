@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import msgspec
 import numpy as np
 
+from streaming_core._virtual._filed import uncut
 from streaming_core.errors import IndexInvalidError, Problem
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Keep(Mapping[int, bytes]):
         at = int(np.searchsorted(self.units, unit))
         if at == len(self.units) or int(self.units[at]) != unit:
             raise KeyError(unit)
-        return bytes(self.bits[int(self.offsets[at]) : int(self.offsets[at + 1])])
+        start, stop = self.offsets[at : at + 2].tolist()
+        return bytes(uncut(self.bits, self.filed)[start:stop])
 
     def __iter__(self) -> Iterator[int]:
         """Yield the units that are not kept whole."""
@@ -78,7 +80,8 @@ class Keep(Mapping[int, bytes]):
         """Travel to a starting worker as the name of a file, where there is one."""
         if self.filed is not None and self.filed.is_to_be_named():
             return self.filed.load, (self.filed,)
-        return Keep, (self.units, self.samples, self.offsets, bytes(self.bits), self.filed)
+        bits = bytes(uncut(self.bits, self.filed))
+        return Keep, (self.units, self.samples, self.offsets, bits, self.filed)
 
 
 def count_bits(bits: bytes) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import multiprocessing
+import os
 import pickle
 from multiprocessing import context
 from typing import TYPE_CHECKING, Any
@@ -107,8 +108,8 @@ def test_an_index_of_many_files_is_small() -> None:
 # --- workers --------------------------------------------------------------------------------------
 
 
-def _filed(folder: Path, data: bytes, load: Any) -> Filed:
-    path = folder / "kept"
+def _filed(folder: Path, data: bytes, load: Any, name: str = "kept") -> Filed:
+    path = folder / name
     path.write_bytes(data)
     return Filed(str(path), digest_of(data), load)
 
@@ -171,6 +172,20 @@ def test_a_file_that_is_another_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kept").write_bytes(b"")
     with pytest.raises(IndexInvalidError):
         filed_index(filed)
+
+
+def test_a_file_that_is_cut_while_it_is_used_is_an_error(tmp_path: Path) -> None:
+    """Reading what is mapped of it would end the process."""
+    store, files = _filled(2)
+    index = filed_index(_filed(tmp_path, dump(build_index(store, files, "parquet")), filed_index))
+    os.truncate(tmp_path / "kept", 0)
+    bits = Keep.of({unit: bytes(100) for unit in range(20)})
+    keep = filed_keep(_filed(tmp_path, dump_keep(bits), filed_keep, "bits"))
+    os.truncate(tmp_path / "bits", 0)
+    with pytest.raises(IndexInvalidError, match="was cut while it was in use"):
+        index.meta(1)
+    with pytest.raises(IndexInvalidError, match="was cut while it was in use"):
+        keep[19]
 
 
 def test_names_that_are_no_units_are_none() -> None:

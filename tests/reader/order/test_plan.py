@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from tests.profiles import examples
 
 from streaming_core.errors import OrderError
+from streaming_reader._cache import SharedArrays
 from streaming_reader._order import EpochPlan, OrderConfig, Weight, resolve_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -328,3 +331,13 @@ def test_a_position_within_a_global_batch_goes_back(caplog: pytest.LogCaptureFix
         plan = make_plan([[30] * 3], batching_method="per_stream", position=9)
     assert plan.batches(0, 0, 1).tolist() == [[8, 9, 10, 11]]
     assert "1 samples are given once more" in caplog.text
+
+
+def test_an_order_whose_file_is_cut_is_made_again(tmp_path: Path) -> None:
+    """Reading what is mapped of it would end the process."""
+    plan = make_plan([[3000]], shuffle_algo="py1e", arrays=SharedArrays(tmp_path))
+    expected = ids_of(plan)
+    (file,) = tmp_path.rglob("*.i8")
+    os.truncate(file, 100)
+    assert ids_of(plan) == expected
+    assert file.stat().st_size > 3000 * 8

@@ -20,6 +20,7 @@ from tests.servers.web import Asked, Said, WebServer
 from streaming_core import MDSWriter, Stream, StreamingDataset, create_dataloader
 from streaming_core.cli import main
 from streaming_core.errors import (
+    IndexInvalidError,
     IndexMissingError,
     MissingColumnError,
     SchemaError,
@@ -75,6 +76,20 @@ def test_files_with_brackets_in_their_names_are_read() -> None:
     assert _ids("a[1].parquet") == [1]
     assert _ids(["b{2}.parquet", "a[1].parquet"]) == [1, 2]
     assert _ids("a[0-9].parquet") == [3]
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_an_index_of_files_that_was_cut_is_made_again(tmp_path: Path, left: int) -> None:
+    """Who has it mapped gets an error: reading what is gone would end the process."""
+    _write("a.parquet", 1, 2)
+    dataset = StreamingDataset(streams=[Stream(remote="a.parquet")], batch_size=1)
+    (kept,) = (tmp_path / "cache").rglob("source-*.index")
+    data = kept.read_bytes()
+    os.truncate(kept, left)
+    with pytest.raises(IndexInvalidError, match="was cut while it was in use"):
+        list(dataset)
+    assert _ids("a.parquet") == [1, 2]
+    assert kept.read_bytes() == data
 
 
 def test_a_file_whose_name_tells_nothing_is_read_if_its_format_is_said() -> None:
