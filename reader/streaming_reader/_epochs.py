@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from streaming_core._world import World, torch_worker
-from streaming_core.errors import CheckpointError
+from streaming_core.errors import CheckpointError, OrderError
 from streaming_reader._divider import SKIPPED, Divider
 from streaming_reader._order import EpochPlan, OrderConfig, Weights
 from streaming_reader._ranged import Outlook
@@ -167,7 +167,7 @@ class Epochs:
         """Let the next iteration go on where `state` was taken.
 
         Raises:
-            CheckpointError: It belongs to other data or settings; says what differs.
+            CheckpointError: It belongs to other data, settings, or nodes; says what differs.
         """
         shape = world.replicated(self.replication)
         position = parse_state(
@@ -182,6 +182,12 @@ class Epochs:
                 "the checkpoint does not say on how many nodes and ranks its epoch began: if these "
                 "were others than now, some samples of it are repeated and others left out"
             )
+        if self._size is not None:
+            try:
+                self.plan(world, position, self._size)
+            except OrderError as error:
+                msg = f"the epoch of the checkpoint cannot go on here: {error}"
+                raise CheckpointError(msg) from error
         worker = torch_worker()
         if worker is None:
             self.shared.set(position)

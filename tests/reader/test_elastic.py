@@ -11,7 +11,7 @@ import pytest
 from tests.reader.elastic import Run, Shape, write_numbers
 
 from streaming_core import Stream, StreamingDataset
-from streaming_core.errors import CheckpointError, OrderError
+from streaming_core.errors import CheckpointError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,5 +170,5 @@ def test_a_world_that_cannot_plan_the_next_epoch_is_refused_at_once(tmp_path: Pa
     }
     run = Run(_streams(tmp_path, 101, 53), (1, 1), 8, config)
     run.steps(2)
-    with pytest.raises(OrderError, match="multiple of the other"):
+    with pytest.raises(CheckpointError, match="multiple of the other"):
         Run(run.streams, (2, 1), 8, config, run.state).steps(1)
