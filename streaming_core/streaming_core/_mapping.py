@@ -33,11 +33,8 @@ def is_cut(data: memoryview | bytes | NDArray[np.generic]) -> bool:
     """
     owner: Any = data
     while not isinstance(owner, mmap.mmap):
-        owner = getattr(owner, "obj", None) if isinstance(owner, memoryview) else _base(owner)
+        # a memoryview names what holds its bytes `obj`, an array names it `base`
+        owner = getattr(owner, "obj" if type(owner) is memoryview else "base", None)
         if owner is None:
             return False
     return owner.size() < len(owner)
-
-
-def _base(owner: Any) -> Any:  # noqa: ANN401 - whatever holds the bytes of an array
-    return getattr(owner, "base", None)
