@@ -24,7 +24,6 @@ from streaming_core._read import SUMS
 from streaming_core._store import (
     LocalStore,
     Pieces,
-    RequestPolicy,
     open_store,
     public_url,
     with_timeout,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming_core._index import ShardTable
-    from streaming_core._store import Store
+    from streaming_core._store import RequestPolicy, Store
     from streaming_core._workers import Workers
     from streaming_reader._cache import NodeRateLimiter
     from streaming_reader.stream import Stream
@@ -95,9 +94,7 @@ def open_index(
     if remote is None or _is_folder(remote, folder):
         return load_index(stream.folder), parsed_sums(_local_sums(folder)), None
     remote = with_timeout(remote, settings.download_timeout)
-    tries, timeout = settings.download_retry + 1, settings.download_timeout
-    policy = RequestPolicy(tries, timeout=timeout, busy=timeout * tries, limiter=limiter)
-    documents = _Opening(folder, remote, policy, requests).documents()
+    documents = _Opening(folder, remote, settings.policy(limiter), requests).documents()
     return documents.table, parsed_sums(documents.sums), remote
 
 

@@ -22,8 +22,9 @@ from streaming_reader._reading import HUB
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streaming_core._store import StorageOptions, Store
+    from streaming_core._store import RequestPolicy, StorageOptions, Store
     from streaming_core._virtual import Place, VirtualIndex
+    from streaming_core._virtual._tables import TablePlan
     from streaming_reader._reading import Reading
     from streaming_reader.stream import Stream
 
@@ -43,6 +44,15 @@ class IndexPlace(NamedTuple):
         return f"{self.store.url.rstrip('/')}/{self.name}"
 
 
+class Found(NamedTuple):
+    """Files, and how they are read."""
+
+    store: Store
+    format: str
+    options: Mapping[str, Any]
+    files: list[SourceFile]
+
+
 class Sought(NamedTuple):
     """What a user means, and how it is found."""
 
@@ -52,8 +62,8 @@ class Sought(NamedTuple):
     """What of a user's words tells it from other data in the same folder; nothing secret."""
     format: str | None
     """What the user called it."""
-    find: Callable[[], tuple[Store, str, Mapping[str, Any], list[SourceFile]]]
-    """Returns the store, format and options of the files, and these."""
+    find: Callable[[RequestPolicy], Found]
+    """Asks which files there are."""
     store: Callable[[VirtualIndex], Store]
     """Returns the store of an index that is known."""
     at: IndexPlace | None = None
@@ -72,37 +82,39 @@ class Sought(NamedTuple):
 def sought(stream: Stream, reading: Reading) -> Sought:
     """Return what a stream means; nothing is asked for yet."""
     source, options = stream.source or "", stream.storage_options
-    shown = public_url(source)
+    shown, timeout = public_url(source), stream.settings.download_timeout
     if reading.is_table:
         kind, given = reading.format or "", reading.secret_options()
 
-        def find_rows() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
-            plan = find_table(kind, source, given)
+        def find_rows(policy: RequestPolicy) -> Found:
+            plan = find_table(kind, source, given, policy)
             files = [SourceFile(file.key, file.size, "") for file in plan.files]
+            return Found(root_of(plan), "table", {"plan": dump_plan(plan)}, files)
+
+        def root_of(plan: TablePlan) -> Store:
             store = open_root(plan, kind, source, given, options)
-            return store, "table", {"plan": dump_plan(plan)}, files
+            return with_timeout(store, timeout)
 
         def store_of(index: VirtualIndex) -> Store:
-            plan = parse_plan(index.options["plan"], shown)
-            return open_root(plan, kind, source, given, options)
+            return root_of(parse_plan(index.options["plan"], shown))
 
         told: list[object] = [kind, sorted(reading.plain_options().items(), key=str)]
         return Sought(shown, told, kind, find_rows, store_of)
     if reading.format == HUB:
-        store = with_timeout(open_source(source, options), stream.settings.download_timeout)
+        store = with_timeout(open_source(source, options), timeout)
         config, split = reading.options.get("config"), reading.options.get("split")
 
-        def find_split() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
-            found = find_hub_files(store, config, split)
-            return store, found.kind, {}, found.files
+        def find_split(policy: RequestPolicy) -> Found:
+            found = policy.call(lambda: find_hub_files(store, config, split))
+            return Found(store, found.kind, {}, found.files)
 
         return Sought(shown, [HUB, config, split], HUB, find_split, _always(store))
     place = place_of(source, options, kind=reading.format)
-    place = place._replace(store=with_timeout(place.store, stream.settings.download_timeout))
+    place = place._replace(store=with_timeout(place.store, timeout))
 
-    def find() -> tuple[Store, str, Mapping[str, Any], list[SourceFile]]:
-        kind, files = find_files(place, reading.format, reading.options)
-        return place.store, kind, reading.options, files
+    def find(policy: RequestPolicy) -> Found:
+        kind, files = policy.call(lambda: find_files(place, reading.format, reading.options))
+        return Found(place.store, kind, reading.options, files)
 
     return Sought(
         place.url,

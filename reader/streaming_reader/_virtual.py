@@ -13,9 +13,7 @@ import xxhash
 
 from streaming_core._store import (
     LocalStore,
-    RequestPolicy,
     version_of,
-    with_timeout,
 )
 from streaming_core._virtual import Decoder, build_index, dump, parse
 from streaming_core._virtual._filed import Filed, digest_of
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming_core._index import ShardTable
-    from streaming_core._store import Store
+    from streaming_core._store import RequestPolicy, Store
     from streaming_core._virtual import VirtualIndex
     from streaming_core._virtual._filter import Filter
     from streaming_core._virtual._keep import Keep
@@ -77,11 +75,10 @@ def open_virtual(stream: Stream, reading: Reading) -> Virtual:
         StoreError: The store failed.
     """
     found = sought(stream, reading)
-    opening = _Opening(
-        found, LocalStore(str(stream.folder), durable=False), stream.settings.download_retry + 1
-    )
+    folder = LocalStore(str(stream.folder), durable=False)
+    opening = _Opening(found, folder, stream.settings.policy())
     index = opening.index()
-    store = with_timeout(found.store(index), stream.settings.download_timeout)
+    store = found.store(index)
     wanted = reading.filter
     keep = None if wanted is None else opening.kept(index, store, wanted)
     decoder = Decoder(index, store, reading.view, keep)
@@ -91,18 +88,18 @@ def open_virtual(stream: Stream, reading: Reading) -> Virtual:
         raise SchemaError(msg)
     told = [found.name, found.told, found.version(index), wanted and wanted.identity]
     name = f"{found.format or index.kind}-{reading.view.digest(told)}"
-    folder = os.path.join(str(stream.folder), name)  # noqa: PTH118 - as the cache's
-    tidy(folder, lambda: table.basenames("raw"))
-    return Virtual(table, decoder, folder)
+    decoded = os.path.join(str(stream.folder), name)  # noqa: PTH118 - as the cache's
+    tidy(decoded, lambda: table.basenames("raw"))
+    return Virtual(table, decoder, decoded)
 
 
 class _Opening:
     """One opening of one place."""
 
-    def __init__(self, found: Sought, folder: LocalStore, tries: int) -> None:
+    def __init__(self, found: Sought, folder: LocalStore, policy: RequestPolicy) -> None:
         self._sought = found
         self._folder = folder
-        self._policy = RequestPolicy(tries)
+        self._policy = policy
         told = [found.name, found.told]
         self._stem = f"{CONTROL}/{SOURCE}-{xxhash.xxh3_64_hexdigest(repr(told).encode())}"
 
@@ -140,7 +137,7 @@ class _Opening:
             known = self._known_keep(stem)
             if known is not None:
                 return known
-            keep = selected_rows(index, store, wanted)
+            keep = selected_rows(index, store, wanted, policy=self._policy)
             data = dump_keep(keep)
             digest = digest_of(data)
             name = f"{stem}-{digest}.keep"
@@ -193,8 +190,11 @@ class _Opening:
 
     def _made(self, known: VirtualIndex | None) -> VirtualIndex:
         """List the files, look at those that are new, and keep the result; the lock is held."""
-        store, kind, options, files = self._policy.call(self._sought.find)
-        index = build_index(store, files, kind, options, pattern=self._sought.pattern, known=known)
+        policy, pattern = self._policy, self._sought.pattern
+        store, kind, options, files = self._sought.find(policy)
+        index = build_index(
+            store, files, kind, options, pattern=pattern, known=known, policy=policy
+        )
         return self._keep(index, dump(index), "")
 
     # --- what is kept -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from streaming_core._arguments import checked
-from streaming_core._store import LocalStore, open_store
+from streaming_core._store import LocalStore, RequestPolicy, open_store
 from streaming_core.errors import SchemaError
 from streaming_reader._options import KeptOptions, KeptUrl
 from streaming_reader._reading import HUB, Reading, guarded
@@ -19,7 +19,7 @@ from streaming_reader._reading import HUB, Reading, guarded
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming_core._store import StorageOptions
+    from streaming_core._store import RateLimiter, StorageOptions
 
 __all__ = [
     "Stream",
@@ -53,6 +53,11 @@ class StreamDefaults:
             if value is not None and name in {"remote", "local"}:
                 value = KeptUrl.of(value)  # noqa: PLW2901 - the same one
             object.__setattr__(self, name, value)
+
+    def policy(self, limiter: RateLimiter | None = None) -> RequestPolicy:
+        """Return how often, and for how long, what opening a data set needs is asked for."""
+        tries, timeout = self.download_retry + 1, self.download_timeout
+        return RequestPolicy(tries, timeout=timeout, busy=timeout * tries, limiter=limiter)
 
 
 class Stream:

@@ -222,10 +222,12 @@ def in_order(
     *,
     at_a_time: int = _AT_A_TIME,
     name: str = "streaming-request",
+    at_end: Callable[[], object] = lambda: None,
 ) -> Generator[_R]:
     """Yield what `act` returns for each item, in order, some at a time; an error ends it.
 
-    No more results wait to be taken than a few for each thread.
+    No more results wait to be taken than a few for each thread. `at_end` is called when no more are
+    wanted, before what is still done is waited for.
 
     Example:
         >>> list(in_order(len, ["a", "bc"]))
@@ -237,8 +239,11 @@ def in_order(
         yield from map(act, first)
         return
     with Workers(at_a_time, name) as workers:
-        submitted = (workers.submit(partial(act, item)) for item in chain(first, coming))
-        tasks = deque(islice(submitted, _AHEAD * at_a_time))
-        while tasks:
-            yield tasks.popleft().result()
-            tasks.extend(islice(submitted, 1))
+        try:
+            submitted = (workers.submit(partial(act, item)) for item in chain(first, coming))
+            tasks = deque(islice(submitted, _AHEAD * at_a_time))
+            while tasks:
+                yield tasks.popleft().result()
+                tasks.extend(islice(submitted, 1))
+        finally:
+            at_end()

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["merge_index"]
 
-_TRIES = 3
 _LISTINGS = 8
 """How often a place is listed that changes each time."""
 _SHARD = re.compile(r"shard\.\d{5,}\.[^/]+")
@@ -304,7 +303,7 @@ def _key_below(root: Store, store: Store) -> str | None:
 
 def _got(store: Store, key: str) -> bytes:
     """Return an object, asked for again where that may help."""
-    return RequestPolicy(_TRIES).call(partial(store.get, key, max_bytes=MAX_INDEX_BYTES))
+    return RequestPolicy().call(partial(store.get, key, max_bytes=MAX_INDEX_BYTES))
 
 
 def _table(stores: Sequence[Store], key: str) -> ShardTable:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import random
 import time
-from dataclasses import KW_ONLY, dataclass
+from concurrent.futures import CancelledError
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from streaming_core._store._progress import MinimumRate, ProgressDeadline
+from streaming_core._workers import Latch, in_order
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
@@ -23,10 +25,11 @@ from streaming_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterable
 
 __all__ = ["Attempts", "RateLimiter", "RequestCounts", "RequestPolicy", "is_final"]
 
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 _FINAL: Final = (
@@ -108,7 +111,7 @@ class RequestPolicy:
         'answer'
     """
 
-    tries: int
+    tries: int = 3
     """How often a request is made, at least once."""
     _: KW_ONLY
     timeout: float = math.inf
@@ -139,6 +142,30 @@ class RequestPolicy:
     def call(self, act: Callable[[], _T]) -> _T:
         """Return what `act` returns, called again after each `StoreError` that may pass."""
         return self.begin().call(act)
+
+    def call_each(
+        self, act: Callable[[_A], _T], items: Iterable[_A], *, at_a_time: int = 32
+    ) -> Generator[_T]:
+        """Yield what `act` returns for each item, in order, some at a time, each as by `call`.
+
+        An error ends it; nothing is then asked for again.
+
+        Example:
+            >>> list(RequestPolicy(3).call_each(len, ["a", "bc"]))
+            [1, 2]
+        """
+        end = Latch()
+        policy = replace(self, stop=lambda: end.is_open)
+
+        def once(item: _A) -> _T:
+            if end.is_open:
+                raise CancelledError
+            return act(item)
+
+        def tried(item: _A) -> _T:
+            return policy.call(lambda: once(item))
+
+        return in_order(tried, items, at_a_time=at_a_time, at_end=end.open)
 
     def pause_seconds(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row, drawn at random."""

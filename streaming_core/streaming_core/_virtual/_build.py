@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from streaming_core._store import RequestPolicy
 from streaming_core._virtual._index import IndexBuilder, VirtualIndex
 from streaming_core._virtual._kinds import open_kind
 from streaming_core._virtual._model import SourceReader
 from streaming_core._virtual._versions import may_be_same
-from streaming_core._workers import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from streaming_core._virtual._model import Scan, SourceFile
 
 __all__ = ["Changes", "build_index", "changes_since"]
-
-_TRIES: Final = 4
 
 
 def build_index(
@@ -31,12 +28,13 @@ def build_index(
     *,
     pattern: str = "",
     known: VirtualIndex | None = None,
+    policy: RequestPolicy | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> VirtualIndex:
     """Return the index of `files`, which lie in `store` and are those that `pattern` means.
 
-    Of those that `known` has, in the same version, nothing is read. `progress` is told how many
-    files are done, from time to time.
+    Of those that `known` has, in the same version, nothing is read. Others are asked for again as
+    `policy` says. `progress` is told how many files are done, from time to time.
 
     Raises:
         SourceFormatError: A file is none of this format.
@@ -51,9 +49,10 @@ def build_index(
 
     def look(file: SourceFile) -> Scan:
         reader = SourceReader(store, file, beside, is_of_table=kind.is_of_table)
-        return RequestPolicy(_TRIES).call(lambda: kind.scan(reader))
+        return kind.scan(reader)
 
-    scans = in_order(look, [file for file in files if file not in before])
+    new = [file for file in files if file not in before]
+    scans = (policy or RequestPolicy()).call_each(look, new)
     builder = IndexBuilder(kind_name, given, pattern=pattern, known=known)
     for done, file in enumerate(files, 1):
         at = before.get(file)

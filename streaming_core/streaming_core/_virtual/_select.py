@@ -16,7 +16,6 @@ from streaming_core._virtual._kinds import open_kind
 from streaming_core._virtual._model import Bounds
 from streaming_core._virtual._statistics import TRUE, Facts, are_alike, outcomes
 from streaming_core._virtual._view import Decoder, View
-from streaming_core._workers import in_order
 from streaming_core.errors import MissingColumnError, SchemaError
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["selected_rows"]
 
 _AT_A_TIME: Final = 16
-_TRIES: Final = 4
 _MISSING: Final = Bounds(None, None, has_null=True, has_value=False)
 _UNKNOWN: Final = Bounds()
 
@@ -42,12 +40,13 @@ def selected_rows(
     wanted: Filter,
     *,
     before: Mapping[int, bytes] | None = None,
+    policy: RequestPolicy | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Keep:
     """Return which rows of an index a filter keeps, of those that `before` kept.
 
-    Fetches the columns that the filter looks at, of the units that statistics do not decide.
-    `progress` is told how many of how many of these are done.
+    Fetches the columns that the filter looks at, of the units that statistics do not decide; asks
+    again as `policy` says. `progress` is told how many of how many of these are done.
 
     Raises:
         MissingColumnError: No file has a column that the filter names; lists those there are.
@@ -56,7 +55,8 @@ def selected_rows(
         SourceFormatError: A file is broken.
         StoreError: The store failed, after all tries.
     """
-    return Keep.of(_Selection(index, store, wanted).bits(before or {}, progress))
+    selection = _Selection(index, store, wanted, policy or RequestPolicy())
+    return Keep.of(selection.bits(before or {}, progress))
 
 
 class _Column(NamedTuple):
@@ -70,9 +70,12 @@ class _Column(NamedTuple):
 class _Selection:
     """One filter on one index."""
 
-    def __init__(self, index: VirtualIndex, store: Store, wanted: Filter) -> None:
+    def __init__(
+        self, index: VirtualIndex, store: Store, wanted: Filter, policy: RequestPolicy
+    ) -> None:
         self._index = index
         self._wanted = wanted
+        self._policy = policy
         try:
             self._decoder = Decoder(index, store, View(wanted.columns))
         except MissingColumnError as error:
@@ -116,7 +119,8 @@ class _Selection:
             for unit in np.flatnonzero((flags & TRUE) & (flags != TRUE)).tolist()
             if found.get(unit) != b""
         ]
-        groups = in_order(self._masks, self._families(asked), at_a_time=_AT_A_TIME)
+        families = self._families(asked)
+        groups = self._policy.call_each(self._masks, families, at_a_time=_AT_A_TIME)
         masks = chain.from_iterable(groups)
         for done, (unit, mask) in enumerate(zip(asked, masks, strict=True), 1):
             kept = mask
@@ -142,8 +146,7 @@ class _Selection:
         file = int(self._index.files[units[0]])
         has = set(self._index.schema(file).names)
         if any(column.name in has for column in self._columns):
-            batches = self._decoder.batches(units, RequestPolicy(_TRIES).call)
-            return [self._mask(file, batch) for batch in batches]
+            return [self._mask(file, batch) for batch in self._decoder.batches(units)]
         mask = self._mask(file, self._one_row(file))
         return [np.full(int(self._index.samples[unit]), bool(mask[0])) for unit in units]
 

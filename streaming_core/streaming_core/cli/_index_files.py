@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming_core._store import LocalStore, open_store
+from streaming_core._store import LocalStore, RequestPolicy, open_store
 from streaming_core._virtual import build_index, dump, open_kind, parse, place_of
 from streaming_core._virtual._build import Changes, changes_since
 from streaming_core._virtual._discover import find_files, published_name
@@ -93,7 +93,7 @@ def write_index(
     target = _target(url, settings)
     known = _known(target)
     kind, options = _meant(settings, known)
-    kind, files = find_files(target.place, kind, options)
+    kind, files = RequestPolicy().call(lambda: find_files(target.place, kind, options))
     before = known
     if known is not None and (known.kind != kind or dict(known.options) != options):
         before = None

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
+from streaming_core._store import RequestPolicy
 from streaming_core._virtual import SourceFile, VirtualIndex, build_index
 from streaming_core._virtual._expression import evaluated
 from streaming_core._virtual._filter import Filter
@@ -127,7 +128,7 @@ def tables(draw: st.DrawFn, among: str = "".join(_FIELDS)) -> pa.Table:
 
 def flags_of(index: VirtualIndex, store: Store, wanted: Filter) -> np.ndarray[Any, Any]:
     """Return what is said of each unit before it is read."""
-    selection = _Selection(index, store, wanted)
+    selection = _Selection(index, store, wanted, RequestPolicy(1))
     return outcomes(wanted.tree, selection._facts(), len(index.files))
 
 

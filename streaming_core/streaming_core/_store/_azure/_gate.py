@@ -19,8 +19,6 @@ from streaming_core._store._http import (
     RefusedError,
     connection_options,
 )
-from streaming_core._store._http._connections import is_loopback
-from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +74,6 @@ class AzureGate(Gate):
         if isinstance(proof, Signature):
             return call._replace(headers=headers, query={**call.query, **dict(proof.pairs)})
         if isinstance(proof, Token):
-            self._check_private()
             headers["Authorization"] = f"Bearer {proof.text}"
         elif isinstance(proof, SharedKey):
             headers["Authorization"] = authorization(
@@ -89,16 +86,6 @@ class AzureGate(Gate):
                 length=sum(map(len, call.body)),
             )
         return call._replace(headers=headers)
-
-    def _check_private(self) -> None:
-        """Raise `SchemaError` where a token, which is all that a thief needs, could be read."""
-        if not (self.origin.scheme == "https" or self.allow_http or is_loopback(self.origin.host)):
-            msg = (
-                f"{self.place.root} is at {self.origin.text}, where a token would be readable on "
-                "the way; give an endpoint_url with https://, a key, which is never sent, or the "
-                "storage option allow_http=True"
-            )
-            raise SchemaError(msg)
 
     def renew(self) -> bool:
         """Get another proof."""

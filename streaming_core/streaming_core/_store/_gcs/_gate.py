@@ -52,7 +52,6 @@ class GCSGate(Gate):
 
     def __init__(self, place: Place, options: Options) -> None:
         super().__init__(place.endpoint, **connection_options(options))
-        self.allow_http |= place.is_emulator
         self._bucket = quote(place.bucket, safe="")
         self._tokens = Tokens(options, is_emulator=place.is_emulator)
         self._payer = project_of(options, "user_project")

@@ -27,10 +27,11 @@ __all__ = [
     "UntrustedError",
     "basic",
     "connected",
-    "is_loopback",
+    "is_local",
     "kept",
     "key_of",
     "proxy_headers",
+    "through_proxy",
 ]
 
 _MOST_IDLE: Final = 32
@@ -232,7 +233,7 @@ def connected(key: Key, timeouts: Timeouts) -> Connection:
         made.connect()
     except OSError as error:
         made.close()
-        raise _unconnected(error, key, first) from error
+        raise _unconnected(error, key) from error
     except BaseException:
         made.close()
         raise
@@ -241,12 +242,11 @@ def connected(key: Key, timeouts: Timeouts) -> Connection:
     return connection
 
 
-def _unconnected(error: OSError, key: Key, first: Origin) -> WireError:
+def _unconnected(error: OSError, key: Key) -> WireError:
     """Return the error that says to whom there is no connection, and what may help."""
     origin, said = key.origin, f"{type(error).__name__}: {error}"
-    place = f"{origin.host if ':' not in origin.host else f'[{origin.host}]'}:{origin.port}"
-    if key.proxy is not None:
-        place += f" through the proxy {first.host}:{first.port}, which {_named(origin)} names"
+    host = origin.host if ":" not in origin.host else f"[{origin.host}]"
+    place = f"{host}:{origin.port}{through_proxy(key)}"
     if isinstance(error, ssl.SSLCertVerificationError):
         trusted = f"the certificates in {key.ca_file!r}" if key.ca_file else "this system"
         return UntrustedError(
@@ -304,13 +304,27 @@ def _proxy(origin: Origin, environment: tuple[str | None, ...]) -> str | None:
     return url if "://" in url else f"http://{url}"
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine itself.
+def through_proxy(key: Key) -> str:
+    """Return what to add to the name of an origin that is reached through a proxy, if it is."""
+    if key.proxy is None:
+        return ""
+    proxy = _proxy_origin(key.proxy)
+    return f" through the proxy {proxy.host}:{proxy.port}, which {_named(key.origin)} names"
+
+
+def is_local(key: Key) -> bool:
+    """Tell whether a connection goes to this machine itself, and not through a proxy.
 
     Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("example.org")
-        (True, True, False)
+        >>> is_local(Key(Origin("http", "localhost", 80), None, None))
+        True
+        >>> is_local(Key(Origin("http", "localhost", 80), "http://proxy:3128", None))
+        False
     """
+    return key.proxy is None and _is_loopback(key.origin.host)
+
+
+def _is_loopback(host: str) -> bool:
     address = _address(host)
     if address is not None:
         return address.is_loopback

@@ -20,12 +20,13 @@ from streaming_core._store._http._wire import (
     UntrustedError,
     WireError,
     exchange,
-    is_loopback,
+    is_local,
+    key_of,
 )
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from streaming_core._store._options import Options
 
@@ -59,6 +60,8 @@ class Call(NamedTuple):
     """Views of bytes."""
     once: bool = False
     """Whether it must not reach the server twice."""
+    secret_headers: Collection[str] = ()
+    """Names of headers that are secret, besides `Authorization`."""
 
     @property
     def target(self) -> str:
@@ -105,8 +108,8 @@ def connection_options(options: Options, *variables: str) -> ConnectionOptions:
     """Return the options that all services have in common.
 
     `ca_file`, or the first of some environment variables, names the certificates to trust.
-    `allow_http` permits tokens and passwords on, and redirects to, `http://` hosts other than this
-    machine; without it they are an error.
+    `allow_http` permits tokens, passwords, and the headers of storage options on, and redirects to,
+    `http://` hosts other than this machine; without it they are an error.
     """
     allow_http = options.get("allow_http", default=False)
     if not isinstance(allow_http, bool):
@@ -205,6 +208,7 @@ class Gate(ABC):
                     self.timeouts,
                     self.ca_file,
                     self.allow_http,
+                    signed.secret_headers,
                 )
             )
             if answer.status in _SUCCESSES:
@@ -224,7 +228,7 @@ class Gate(ABC):
     def check_redirect(self, origin: Origin, there: Origin) -> None:
         """Raise `UntrustedError` for a redirect from `https://` to `http://`."""
         if origin.scheme == "https" and there.scheme == "http":
-            if self.allow_http or is_loopback(there.host):
+            if self.allow_http or is_local(key_of(there, self.ca_file)):
                 return
             msg = (
                 f"redirected from {origin.text} to {there.text}, where anyone on the way can read "

@@ -22,7 +22,9 @@ _MOST_HEAD_BYTES: Final = 128 << 10
 _MOST_LINE_BYTES: Final = 8 << 10
 _MOST_AFTER_BYTES: Final = 64 << 10
 _MOST_INTERIM: Final = 100
-"""How many answers may precede one; who works for long says so now and then."""
+"""How many answers may precede one."""
+_LEAST_SECONDS: Final = 0.001
+"""With 0 a socket would not wait at all, and say so by another error."""
 _FINAL_STATUS: Final = 200
 _SWITCHED: Final = 101
 _SPACE: Final = " \t\r"
@@ -87,13 +89,24 @@ class Incoming:
             WireError: It is cut short or too slow, or no HTTP, or only such come as precede
                 answers.
         """
-        for _ in range(_MOST_INTERIM):
-            found = _parsed(self._until_blank())
-            if found.status >= _FINAL_STATUS:
-                return found
-            if found.status == _SWITCHED:
-                msg = "the server goes on in another protocol, which nobody asked for"
-                raise WireError(msg)
+        began = time.monotonic()
+        found = _parsed(self._until_blank())
+        if found.status >= _FINAL_STATUS:
+            return found
+        timeout = self._socket.gettimeout()
+        try:
+            for _ in range(_MOST_INTERIM):
+                if found.status == _SWITCHED:
+                    msg = "the server goes on in another protocol, which nobody asked for"
+                    raise WireError(msg)
+                if timeout is not None:  # what precedes an answer gives it no more time
+                    left = began + timeout - time.monotonic()
+                    self._socket.settimeout(max(left, _LEAST_SECONDS))
+                found = _parsed(self._until_blank())
+                if found.status >= _FINAL_STATUS:
+                    return found
+        finally:
+            self._socket.settimeout(timeout)
         msg = f"after {_MOST_INTERIM} answers that precede one there was none"
         raise WireError(msg)
 

@@ -51,7 +51,11 @@ class _WebGate(Gate):
             **self._options.get("headers", default={}),
         }
         query: Mapping[str, str] = self._url_options.get("query", default={})
-        return call._replace(headers=headers | dict(call.headers), query={**query, **call.query})
+        return call._replace(
+            headers=headers | dict(call.headers),
+            query={**query, **call.query},
+            secret_headers=headers.keys(),
+        )
 
     def renew(self) -> bool:
         """Ask for other headers."""

@@ -26,16 +26,17 @@ from streaming_core._store._http._connections import (
     UntrustedError,
     basic,
     connected,
-    is_loopback,
+    is_local,
     kept,
     key_of,
     proxy_headers,
+    through_proxy,
 )
 from streaming_core._store._http._incoming import Chunks, Head, NoAnswerError, WireError
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 __all__ = [
     "FAILURES",
@@ -47,7 +48,8 @@ __all__ = [
     "WireError",
     "basic",
     "exchange",
-    "is_loopback",
+    "is_local",
+    "key_of",
 ]
 
 _SEND_BYTES: Final = 1 << 20
@@ -96,7 +98,9 @@ class Request(NamedTuple):
     ca_file: str | None = None
     """A file of certificates to trust instead of the system's."""
     allow_http: bool = False
-    """Whether a token or password may be sent to another machine without TLS."""
+    """Whether what proves who we are may be sent to another machine without TLS."""
+    secret_headers: Collection[str] = ()
+    """Names of headers that are secret, besides `Authorization`."""
 
 
 class Answer:
@@ -217,8 +221,8 @@ def _is_chunked(said: str) -> bool:
 
 def exchange(request: Request) -> Answer:
     """Send a request and return the answer, whatever its status; raises `FAILURES`."""
-    _check_secrets(request)
     key = key_of(request.origin, request.ca_file)
+    _check_secrets(request, key)
     connection = None if request.once else kept.take(key)
     reused = connection is not None
     while True:
@@ -239,16 +243,18 @@ def exchange(request: Request) -> Answer:
         connection, reused = None, False
 
 
-def _check_secrets(request: Request) -> None:
+def _check_secrets(request: Request, key: Key) -> None:
     """Raise `UntrustedError` if anyone on the way could read what proves who we are.
 
     A signature is of use for one request only.
     """
     origin = request.origin
-    if origin.scheme != "http" or request.allow_http or is_loopback(origin.host):
+    if origin.scheme != "http" or request.allow_http or is_local(key):
         return
     for name, value in request.headers.items():
-        if name.lower() == "authorization" and not _SIGNED.match(value):
+        if name in request.secret_headers or (
+            name.lower() == "authorization" and not _SIGNED.match(value)
+        ):
             what = f"the header {name}"
             break
     else:
@@ -256,8 +262,8 @@ def _check_secrets(request: Request) -> None:
             return
         what = "the SAS token"
     msg = (
-        f"{what} would be sent to {origin.text} for anyone on the way to read; nothing was sent. "
-        "Use https://, or give the storage option allow_http=True"
+        f"{what} would be sent to {origin.text}{through_proxy(key)} for anyone on the way to read; "
+        "nothing was sent. Use https://, or give the storage option allow_http=True"
     )
     raise UntrustedError(msg)
 

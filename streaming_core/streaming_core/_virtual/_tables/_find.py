@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from streaming_core._store import LocalStore, open_store
+from streaming_core._store import LocalStore, RequestPolicy, open_store
 from streaming_core._virtual._tables._delta import plan_delta
 from streaming_core._virtual._tables._iceberg import (
     open_iceberg,
@@ -31,7 +31,9 @@ TABLE_FORMATS: Final = tuple(TABLE_OPTIONS)
 """Formats of tables."""
 
 
-def find_table(format: str, table: str, options: Mapping[str, Any]) -> TablePlan:
+def find_table(
+    format: str, table: str, options: Mapping[str, Any], policy: RequestPolicy
+) -> TablePlan:
     """Return the plan of one version of a table, the newest unless `options` say which.
 
     Of Iceberg `table` is a name in the catalog that the option `catalog` describes, or the place of
@@ -51,8 +53,9 @@ def find_table(format: str, table: str, options: Mapping[str, Any]) -> TablePlan
     if isinstance(given.get("as_of"), str):
         given["as_of"] = _moment(given["as_of"])
     if format == "delta":
-        return plan_delta(table, options=given.pop("storage", None), **given)
-    return plan_iceberg(table, **given)
+        storage = given.pop("storage", None)
+        return policy.call(lambda: plan_delta(table, options=storage, **given))
+    return plan_iceberg(table, **given, policy=policy)
 
 
 def open_root(

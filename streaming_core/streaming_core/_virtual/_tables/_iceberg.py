@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._extras import require
-from streaming_core._store import public_url
+from streaming_core._store import RequestPolicy, public_url
 from streaming_core._virtual._kinds import kind_names
 from streaming_core._virtual._tables._defaults import DEFAULT
 from streaming_core._virtual._tables._iceberg_deletes import Deletes, DeletesOf, deleted_rows
@@ -150,6 +150,7 @@ def plan_iceberg(
     as_of: datetime | None = None,
     file_filter: Any = None,  # noqa: ANN401 - an expression of an optional dependency
     storage_options: StorageOptions | None = None,
+    policy: RequestPolicy | None = None,
 ) -> TablePlan:
     """Return what one snapshot of an Iceberg table is, the current one by default.
 
@@ -158,7 +159,7 @@ def plan_iceberg(
     snapshot; it then has the columns of its own time, as pyiceberg reads it. `file_filter`, a text
     or a pyiceberg expression, leaves out files that have no matching rows; those that stay have
     all their rows. Position deletes and deletion vectors are read here, through `storage_options`
-    (by default what the catalog gave).
+    (by default what the catalog gave). `policy` says how often what fails is asked for again.
 
     Raises:
         SchemaError: No such table or snapshot; equality deletes; a format that is not read; a
@@ -167,16 +168,18 @@ def plan_iceberg(
         SourceFormatError: Files of deletes are broken.
         StoreError: The storage or the catalog failed.
     """
-    opened = table if hasattr(table, "metadata") else open_iceberg(table, catalog)
+    policy = policy or RequestPolicy()
+    is_open = hasattr(table, "metadata")
+    opened = table if is_open else policy.call(lambda: open_iceberg(table, catalog))
     location = opened.location()
     scan = _scan(opened, snapshot_id, ref, as_of, file_filter)
     snapshot = scan.snapshot()  # none before anything was written
-    tasks = [] if snapshot is None else _tasks(scan, snapshot, location)
+    tasks = [] if snapshot is None else policy.call(lambda: _tasks(scan, snapshot, location))
     if file_filter is not None and snapshot is not None and not tasks:
         raise no_files(public_url(location), file_filter)
     place = rooted([task.file.file_path for task in tasks], location)
     options = storage_options_of(opened) or None if storage_options is None else storage_options
-    deleted = deleted_rows([_deletes_of(task) for task in tasks], location, options)
+    deleted = deleted_rows([_deletes_of(task) for task in tasks], location, options, policy)
     projection = scan.projection()
     constants = _Constants(opened.metadata, projection)
     files = [

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from streaming_core._extras import require
-from streaming_core._store import RequestPolicy, open_store
+from streaming_core._store import open_store
 from streaming_core._virtual._kinds import kind_names, open_kind
 from streaming_core._virtual._model import SourceFile, SourceReader
 from streaming_core._virtual._tables._places import rooted
 from streaming_core._virtual._tables._plan import checked_positions
 from streaming_core._virtual._tables._puffin import deletion_vectors
-from streaming_core._workers import in_order
 from streaming_core.errors import SchemaError, SourceChangedError, SourceFormatError
 
 if TYPE_CHECKING:
@@ -22,11 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streaming_core._store import StorageOptions
+    from streaming_core._store import RequestPolicy, StorageOptions
 
 __all__ = ["Deletes", "DeletesOf", "deleted_rows"]
 
-_TRIES: Final = 4
 _PUFFIN: Final = "puffin"
 _PATH: Final = "file_path"
 _POSITION: Final = "pos"
@@ -51,7 +48,7 @@ class DeletesOf(NamedTuple):
 
 
 def deleted_rows(
-    files: Sequence[DeletesOf], table: str, options: StorageOptions | None
+    files: Sequence[DeletesOf], table: str, options: StorageOptions | None, policy: RequestPolicy
 ) -> list[NDArray[np.int64]]:
     """Return the deleted positions of each data file: ascending, each once, from 0.
 
@@ -76,13 +73,12 @@ def deleted_rows(
         SourceReader(store, SourceFile(key, one.size, ""), is_of_table=True)
         for one, key in zip(ordered, place.keys, strict=True)
     ]
-    numbers = range(len(ordered))
 
     def read(at: int) -> Mapping[str, NDArray[np.int64]]:
         one = ordered[at]
-        return RequestPolicy(_TRIES).call(partial(_read, readers[at], one.kind, wanted[one]))
+        return _read(readers[at], one.kind, wanted[one])
 
-    found = dict(zip(ordered, in_order(read, numbers), strict=True))
+    found = dict(zip(ordered, policy.call_each(read, range(len(ordered))), strict=True))
     nothing = np.empty(0, np.int64)
     return [
         checked_positions(

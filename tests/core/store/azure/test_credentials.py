@@ -276,7 +276,7 @@ def test_without_azure_identity_the_error_says_so(
 def test_a_token_is_not_sent_where_others_could_read_it() -> None:
     """Without TLS a token goes to this machine only; nothing is even connected to."""
     options = {"endpoint_url": "http://files.invalid/acct", "token": "text"}
-    with pytest.raises(SchemaError, match=r"readable on the way.*https://"):
+    with pytest.raises(StoreError, match=r"anyone on the way.*https://"):
         open_store("az://data", options).get("a")
 
 

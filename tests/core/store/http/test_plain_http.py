@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _FAR = "http://far.example"
 _STORES: dict[str, tuple[str, dict[str, Any]]] = {
     "web header": (_FAR, {"headers": {"Authorization": "Bearer secret"}}),
+    "web key": (_FAR, {"headers": {"X-Api-Key": "secret"}}),
     "web password": ("http://user:secret@far.example", {}),
     "gcs": ("gs://bucket", {"endpoint_url": _FAR, "token": "secret"}),
     "hf": ("hf://datasets/org/name", {"endpoint_url": _FAR, "token": "secret"}),
@@ -61,6 +63,33 @@ def test_secrets_are_not_sent_without_tls(heard: list[bytes], name: str) -> None
     assert isinstance(caught.value, SchemaError) or is_final(caught.value)
     assert "secret" not in str(caught.value)
     assert not heard
+
+
+def test_a_proxy_hears_no_secret_that_is_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch, heard: list[bytes]
+) -> None:
+    """Plain text is safe within this machine; the way to the proxy is none of it."""
+    for stores in _STORES.values():
+        url, options = json.loads(json.dumps(stores).replace("far.example", "localhost:1"))
+        with pytest.raises(StoreError, match=r"proxy 127\.0\.0\.1:\d+.*http_proxy.*allow_http"):
+            open_store(url, options).get("a")
+    assert not heard
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with WebServer(answer=lambda _: Said(200, b"body")) as server:
+        assert open_store(server.url, {"headers": {"X-Api-Key": "secret"}}).get("a") == b"body"
+
+
+def test_an_emulator_on_another_machine_is_another_machine(
+    monkeypatch: pytest.MonkeyPatch, heard: list[bytes]
+) -> None:
+    """It gets no token unless that is allowed; the default account needs none there."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "far.example:80")
+    with pytest.raises(StoreError, match="allow_http=True"):
+        open_store("gs://bucket", {"token": "secret"}).get("a")
+    assert not heard
+    assert open_store("gs://bucket").get("a") == b"body"
+    open_store("gs://bucket", {"token": "secret", "allow_http": True}).get("a")
+    assert b"\r\nAuthorization: Bearer secret" in heard[1]
 
 
 @pytest.mark.parametrize("name", ["web header", "web password", "gcs", "databricks", "azure token"])

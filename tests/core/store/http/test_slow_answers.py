@@ -64,6 +64,16 @@ def test_a_head_that_trickles_is_too_slow(name: str) -> None:
             _READS[name](store)
 
 
+@pytest.mark.parametrize("drop", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 P\r\n\r\n"])
+@pytest.mark.parametrize("name", ["get", "head"])
+def test_answers_that_precede_one_give_it_no_more_time(name: str, drop: bytes) -> None:
+    """A server that says for ever that it is about to answer is as slow as one that is silent."""
+    with _trickling(drop, drop) as server:
+        store = with_timeout(open_store(server.url), _STALL)
+        with pytest.raises(StoreError, match="timed out"):
+            _READS[name](store)
+
+
 @pytest.mark.parametrize(
     ("head", "drop"),
     [
