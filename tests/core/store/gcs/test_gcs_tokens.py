@@ -315,8 +315,9 @@ def test_a_package_that_is_missing_is_named(
 ) -> None:
     """Without google-auth the error names the extra, and what does not need it works."""
     rules.objects["a"] = b"body", 1
-    for name in [name for name in sys.modules if name.split(".")[:2] == ["google", "auth"]]:
-        monkeypatch.setitem(sys.modules, name, None)
+    for name in ["google.auth", *sys.modules]:
+        if name.split(".")[:2] == ["google", "auth"]:
+            monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"streaming-core\[gcs\]"):
         GCSStore.at("gs://bucket", {"endpoint_url": rules.url}).get("a")
     for option in ({"anonymous": True}, {"token": "given"}):
