@@ -157,6 +157,14 @@ class FileCheck:
                 )
                 raise ChecksumError(msg)
 
+    def is_right(self) -> bool:
+        """Tell whether all bytes came, and a hash says that they are the right ones."""
+        try:
+            self.finish("")
+        except (ChecksumError, ShardSizeError):
+            return False
+        return self.has_hash
+
     def wrong_size(self, came: int | None, place: str) -> ShardSizeError:
         """Return the error that says how many bytes came from `place`; None for too many."""
         size = "more" if came is None else came

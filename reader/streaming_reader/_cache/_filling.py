@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from streaming_core._index import FileInfo, FileRole, ShardInfo
+    from streaming_core._read import FileCheck
     from streaming_reader._cache._inspector import Known
     from streaming_reader._cache._made import Maker
     from streaming_reader._cache._rate_limit import NodeRateLimiter
@@ -238,7 +239,8 @@ class Filler:
         """Fill the part of one decompressed file, and that of its compressed one; return the hash.
 
         Wrong bytes are fetched again at once; if other wrong bytes follow, the transport is at
-        fault, and each counts as a failed request. The same ones twice are an error.
+        fault, and each counts as a failed request. The same ones twice are an error, and so is what
+        a compressed file expands to that is the right one.
         """
         if pair.zip is not None and zip_part is None and self._zip_is_here(pair.zip):
             digest = self._filled_from_zip(job, pair, pair.zip, handle)
@@ -248,7 +250,8 @@ class Filler:
             raise self.no_source(job.info)
         wrong: set[tuple[str, int]] = set()
         while True:
-            pieces = self._coming(self._remote, job, pair)
+            check = self._known.check(pair.stored)
+            pieces = self._coming(self._remote, job, pair, check)
             try:
                 source = pieces if zip_part is None else teed(pieces, zip_part.number)
                 return self._written(job.info, pair, handle, source)
@@ -256,7 +259,7 @@ class Filler:
                 found = str(error), written_digest(handle.number)
                 if job.keep_bad:
                     self._keep_copy(job, pair, is_zip=zip_part is not None)
-                if found in wrong:
+                if found in wrong or check.is_right():
                     raise self._failure(job.info, pair, job.attempts, error) from error
                 if wrong:
                     self._failed(job, pair, error)
@@ -273,11 +276,13 @@ class Filler:
         except (StoreError, ShardCorruptError):
             raise self._failure(job.info, pair, job.attempts, error) from error
 
-    def _coming(self, remote: Store | Maker, job: _Job, pair: FilePair) -> Generator[memoryview]:
+    def _coming(
+        self, remote: Store | Maker, job: _Job, pair: FilePair, check: FileCheck
+    ) -> Generator[memoryview]:
         if job.given is not None:
             return _whole(job.given)
         if isinstance(remote, Store):
-            return received(job.attempts, remote, pair.stored, self._known.check(pair.stored))
+            return received(job.attempts, remote, pair.stored, check)
         return made(job.attempts, remote, pair.raw, self.counts)
 
     def _filled_from_zip(

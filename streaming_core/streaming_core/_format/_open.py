@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streaming_core._format._arrow import open_arrow_shard
 from streaming_core._format._mds import MDSShard
 from streaming_core._format._text import open_text_shard
-from streaming_core.errors import ShardCorruptError, ShardSizeError
+from streaming_core.errors import ShardSizeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from streaming_core._format._shard import Shard
     from streaming_core._index import FileInfo, ShardInfo
     from streaming_core._store import Buffer
 
-__all__ = ["open_shard", "with_checked_start"]
-
-_WORD: Final = 4
+__all__ = ["open_shard"]
 
 
 def open_shard(
@@ -40,32 +38,6 @@ def open_shard(
         return MDSShard(info, files["raw"], allow_unsafe=allow_unsafe)
     _check_size(info.raw_meta, files["raw_meta"])
     return open_text_shard(info, files["raw"], files["raw_meta"])
-
-
-def with_checked_start(info: ShardInfo, role: str, pieces: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Yield the pieces of a decompressed file of a shard; its first bytes are compared at once.
-
-    A small compressed file can expand to gigabytes, none of which are worth storing if the file is
-    of another shard.
-
-    Raises:
-        ShardCorruptError: It begins with another number of samples than the index says.
-    """
-    is_counted = role == "raw_meta" or info.raw_meta is None
-    wanted = info.samples.to_bytes(8, "little")[:_WORD] if is_counted else b""
-    start = b""
-    for piece in pieces:
-        if len(start) < len(wanted):
-            start += bytes(memoryview(piece).cast("B")[: len(wanted) - len(start)])
-            if not wanted.startswith(start):
-                file = info.raw if role == "raw" else info.raw_meta or info.raw
-                msg = (
-                    f"{file.basename}, byte 0: it begins with {start.hex()}, expected "
-                    f"{wanted.hex()} for {info.samples} samples; it is damaged, or belongs to "
-                    "another version of the data set. Fetch or write it again"
-                )
-                raise ShardCorruptError(msg)
-        yield piece
 
 
 def _check_size(file: FileInfo, data: Buffer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,26 +15,21 @@ from tests.reader.cache.making import (
     Made,
     all_ids,
     expected,
-    folder_bytes,
     ids,
     make,
     names,
     ordinary_files,
 )
 
-from streaming_core import load_index
-from streaming_core._codec import parse_compression
 from streaming_core.errors import (
     ChecksumError,
     ObjectNotFoundError,
     ShardFetchError,
     ShardSizeError,
-    StreamingError,
 )
 from streaming_core.testing import (
     FaultStore,
 )
-from streaming_reader._cache import ShardCache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -323,28 +317,6 @@ def test_a_lost_ledger_is_made_anew(made: Made, tmp_path: Path, damage: str) -> 
     assert all_ids(cache, made) == list(range(NUM_SAMPLES))
     assert cache.evict_coldest() is not None
     assert len(path.read_bytes()) == len(data)
-
-
-@pytest.mark.parametrize("remote", [True, False])
-def test_a_small_file_of_another_shard_is_not_expanded(tmp_path: Path, *, remote: bool) -> None:
-    """Its first bytes tell; to store all of it could take minutes, and gigabytes of disk."""
-    made = make(tmp_path / "remote", compression="zstd")
-    size = 256 << 20
-    compression = parse_compression("zstd:1")
-    assert compression is not None
-    packed = compression.compress([bytes(size)])
-    index = json.loads((made.folder / "index.json").read_bytes())
-    shard = index["shards"][1]
-    shard["raw_data"] |= {"bytes": size, "hashes": {}}
-    shard["zip_data"] |= {"bytes": len(packed), "hashes": {}}
-    (made.folder / "index.json").write_text(json.dumps(index))
-    (made.folder / shard["zip_data"]["basename"]).write_bytes(packed)
-    table = load_index(made.folder)
-    local = tmp_path / "local" if remote else made.folder
-    cache = ShardCache(table, made.store if remote else None, local)
-    with pytest.raises(StreamingError, match=r"shard\.00001\.mds, byte 0: it begins with 00000000"):
-        cache.open(1)
-    assert folder_bytes(local, parts=True) < 1 << 20
 
 
 def test_without_a_remote_wrong_files_are_errors(tmp_path: Path) -> None:
