@@ -71,6 +71,7 @@ _FUNCTION: Final = Argument("function", optional=True)
 ARGUMENTS: Final[dict[str, Argument]] = {
     # Where data lies.
     **dict.fromkeys(("remote", "local", "split", "index"), _PLACE),
+    "url_or_path": Argument("place"),
     **dict.fromkeys(("format", "validate_hash"), _OPTIONAL_TEXT),
     "stream_name": _TEXT,
     **dict.fromkeys(("stream_config", "format_options"), _MAPPING),
@@ -261,7 +262,15 @@ def _to_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - checked here
 
 
 def _to_place(value: Any) -> str:  # noqa: ANN401 - checked here
-    return _to_text(os.fspath(value))
+    text = _to_text(os.fspath(value))
+    try:
+        is_name = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        msg = "a folder or URL without null characters and lone surrogates"
+        raise _UnexpectedError(msg)
+    return text
 
 
 def _to_count(value: Any) -> int:  # noqa: ANN401 - checked here

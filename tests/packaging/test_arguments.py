@@ -27,6 +27,9 @@ from streaming_core import (
     XSVWriter,
     chat_template,
     create_dataloader,
+    load_index,
+    merge_index,
+    open_store,
     pack,
     tokenize,
 )
@@ -175,6 +178,29 @@ def _hostile(parameter: inspect.Parameter, name: str) -> list[Any]:
         values = [value for value in values if type(value) is not int]
     is_optional = "None" in annotation or parameter.default is None
     return values if is_optional or name in NAMED else [*values, None]
+
+
+NO_PLACES: dict[str, Callable[[str], object]] = {
+    "remote": lambda bad: StreamingDataset(remote=bad, batch_size=1),
+    "local": lambda bad: StreamingDataset(local=bad, batch_size=1),
+    "split": lambda bad: StreamingDataset(local="here", split=bad, batch_size=1),
+    "remote of a stream": lambda bad: Stream(remote=bad),
+    "local of samples": LocalDataset,
+    "out": lambda bad: MDSWriter(out=bad, columns=COLUMNS),
+    "out of two": lambda bad: MDSWriter(out=("here", bad), columns=COLUMNS),
+    "url_or_path of an index": load_index,
+    "url_or_path of a store": open_store,
+    "url_or_path of indexes": merge_index,
+}
+
+
+@pytest.mark.parametrize("bad", ["\0", "fol\0der", "s3://bucket/fol\0der", "\ud800"])
+@pytest.mark.parametrize("name", NO_PLACES)
+def test_no_folder_has_such_a_name(name: str, bad: str) -> None:
+    """The system would say only that a null byte is embedded, after some of it was done."""
+    wanted = f"^{name.split(maxsplit=1)[0]}: expected a folder or URL without null characters"
+    with pytest.raises(StreamingError, match=wanted):
+        NO_PLACES[name](bad)
 
 
 CASES = {

@@ -19,6 +19,7 @@ from streaming_core.errors import ChecksumError, SchemaError
 from streaming_reader._cache._ledger import Entry, State
 from streaming_reader._cache._locks import FileHandle
 from streaming_reader._cache._mapped import READ_FLAGS, content_digest, hold, map_file
+from streaming_reader._cache._places import file_stamp
 from streaming_reader._cache._shelf import combined, file_pairs, raw_files
 
 if TYPE_CHECKING:
@@ -92,10 +93,13 @@ class Inspector:
         with ExitStack() as stack:
             handles: list[FileHandle] = []
             for file in raw_files(info):
+                path = self._shelf.places.file(file.basename)
                 try:
-                    handle = FileHandle.at(self._shelf.places.file(file.basename), READ_FLAGS)
-                except (FileNotFoundError, NotADirectoryError):
-                    return None
+                    if file_stamp(path) is None:
+                        return None
+                    handle = FileHandle.at(path, READ_FLAGS)
+                except FileNotFoundError:
+                    return None  # evicted meanwhile
                 except PermissionError as error:
                     if self._is_cache:  # fetched again, where the folder allows it
                         return None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from streaming_core._arguments import checked
 from streaming_core._extras import require
 from streaming_core._store._contract import Store
 from streaming_core._store._local import LocalStore
 from streaming_core._store._options import Options, StorageOptions
 from streaming_core.errors import SchemaError
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = ["open_store", "public_url", "register_store"]
 
@@ -76,7 +79,7 @@ def open_store(
         >>> open_store("/data/my set"), open_store("memory://example")
         (LocalStore('/data/my set'), MemoryStore('example'))
     """
-    text = os.fspath(url_or_path)
+    text: str = checked({"url_or_path": url_or_path})["url_or_path"]
     if not text:
         msg = "the place of a store is empty; give a folder or a URL such as s3://bucket/folder"
         raise SchemaError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,10 +27,12 @@ from streaming_core.errors import (
     ObjectNotFoundError,
     ShardFetchError,
     ShardSizeError,
+    StoreError,
 )
 from streaming_core.testing import (
     FaultStore,
 )
+from streaming_reader._cache import ShardCache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -317,6 +320,43 @@ def test_a_lost_ledger_is_made_anew(made: Made, tmp_path: Path, damage: str) -> 
     assert all_ids(cache, made) == list(range(NUM_SAMPLES))
     assert cache.evict_coldest() is not None
     assert len(path.read_bytes()) == len(data)
+
+
+def _no_file(path: Path, kind: str) -> None:
+    """Put something in the place of a file that is none."""
+    path.unlink()
+    if kind == "loop":
+        path.symlink_to(path)
+    elif kind == "dangling":
+        path.symlink_to(path.parent / "nothing")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+        (path / "mine").write_bytes(b"kept")
+
+
+@pytest.mark.parametrize("compression", [None, "zstd:1"])
+@pytest.mark.parametrize("kind", ["loop", "dangling", "pipe", "folder"])
+def test_what_is_no_file_is_fetched_again_or_told(
+    tmp_path: Path, kind: str, compression: str | None
+) -> None:
+    """In a cache it is replaced, but for a folder: that may be somebody's."""
+    made = make(tmp_path / "remote", compression=compression)
+    local = tmp_path / "local"
+    all_ids(made.cache(local), made)
+    path = local / made.table.shard(1).raw.basename
+    _no_file(path, kind)
+    if kind == "folder":
+        with pytest.raises(StoreError, match=r"shard\.00001.*A folder stands where the file"):
+            made.cache(local).open(1)
+        assert (path / "mine").read_bytes() == b"kept"
+    else:
+        assert ids(made.cache(local).open(1)) == expected(made, 1)
+    stored = made.table.shard(1).zip or made.table.shard(1).raw
+    _no_file(made.folder / stored.basename, kind)
+    with pytest.raises(ShardFetchError, match=re.escape(f"{stored.basename}: not in")):
+        ShardCache(made.table, None, made.folder).open(1)
 
 
 def test_without_a_remote_wrong_files_are_errors(tmp_path: Path) -> None:
