@@ -319,10 +319,10 @@ class Surface(_Base):
             if epochs.weights.choose[at]
         }
         if epochs.order.batching_method in {"random", "stratified"}:
-            require_same_columns(used, purpose)
+            require_same_columns(used, purpose, batch_format)
         else:
             for name, table in used.items():
-                require_same_columns({name: table}, purpose)
+                require_same_columns({name: table}, purpose, batch_format)
 
     # --- cache ------------------------------------------------------------------------------------
 

@@ -79,7 +79,12 @@ def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional de
     if isinstance(column, Fixed):
         return _nested(column.values)
     if not isinstance(column, Ragged):
-        return arrow.array(column.to_list())
+        values = column.to_list()
+        kinds = {type(value) for value in values if isinstance(value, np.generic)}
+        if np.datetime64 in kinds and len(kinds) > 1:  # Arrow 26 would end the process
+            msg = f"times beside {', '.join(sorted(kind.__name__ for kind in kinds))}"
+            raise TypeError(msg)
+        return arrow.array(values)
     bounds = arrow.py_buffer(np.ascontiguousarray(column.bounds))
     if column.kind == "array":
         offsets = arrow.Array.from_buffers(arrow.int64(), len(column) + 1, [None, bounds])

@@ -65,7 +65,7 @@ def _column(name: str, column: Column, ragged: RaggedForm, *, is_list: bool) -> 
     values = column.to_list()
     try:
         return _collate()(values) if values else values
-    except (RuntimeError, TypeError, KeyError, ValueError) as error:
+    except (RuntimeError, TypeError, LookupError, ValueError) as error:
         kinds = sorted({type(value).__name__ for value in values})
         if "NoneType" in kinds:
             msg = (
