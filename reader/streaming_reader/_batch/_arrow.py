@@ -80,7 +80,8 @@ def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional de
         return _nested(column.values)
     if not isinstance(column, Ragged):
         values = column.to_list()
-        kinds = {type(value).__name__ for value in values if isinstance(value, np.generic)}
+        types = set(map(type, values))
+        kinds = {kind.__name__ for kind in types if issubclass(kind, np.generic)}
         if "datetime64" in kinds and len(kinds) > 1:  # Arrow 26 would end the process
             msg = f"times beside {', '.join(sorted(kinds))}"
             raise TypeError(msg)
