@@ -21,13 +21,13 @@ from streaming_reader._cache import ShardCache
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SIZE = 256 << 20
+_SIZE = 32 << 20
 
 
 def _put(made: Made, name: str, start: bytes, zeros: int, *, hashed: bool = False) -> str:
     """Let a file of the second shard expand to `start` and zeros; return its name.
 
-    The index says that it is 256 MiB.
+    The index says that it is 32 MiB.
     """
     compression = parse_compression("zstd:1")
     assert compression is not None
@@ -47,8 +47,8 @@ def _put(made: Made, name: str, start: bytes, zeros: int, *, hashed: bool = Fals
     ("name", "words", "told"),
     [
         ("data", 0, "byte 0: it begins with 00000000"),
-        ("data", 1, r"byte 4: a sample begins or ends at byte 0, expected \d+ to 268435456"),
-        ("data", 2, r"byte 8: a sample begins or ends at byte 0, expected \d+ to 268435456"),
+        ("data", 1, r"byte 4: a sample begins or ends at byte 0, expected \d+ to 33554432"),
+        ("data", 2, r"byte 8: a sample begins or ends at byte 0, expected \d+ to 33554432"),
         ("lines", 0, r"byte 0: it begins with b'\\x00', expected b'{'"),
         ("meta", 0, "byte 0: it begins with 00000000"),
         ("meta", 1, r"byte \d+: the last sample ends at byte 0, expected \d+"),
@@ -91,6 +91,6 @@ def test_a_file_of_the_right_hash_is_expanded_once(tmp_path: Path) -> None:
     words[0] = samples
     _put(made, "data", words.tobytes(), 1 << 20, hashed=True)
     cache = ShardCache(load_index(made.folder), made.store, tmp_path / "local")
-    with pytest.raises(ShardFetchError, match="268435456") as caught:
+    with pytest.raises(ShardFetchError, match="33554432") as caught:
         cache.open(1)
     assert caught.value.attempts == 1
