@@ -86,7 +86,8 @@ def merge_index(
         ResumeError: A data set below `root` is not finished, or has shards and no index; listed
             ones are not asked.
         OutputNotEmptyError: The index of `root` names shards of its own, which would be lost.
-        SchemaError: A listed index does not lie below `root`.
+        SchemaError: A listed index does not lie below `root`, or data sets have columns of other
+            names, or of types that cannot be in one batch.
 
     Example:
         >>> import tempfile
