@@ -300,12 +300,12 @@ class Surface(_Base):
         """Whether all data lies in folders of this machine."""
         return not any(is_url(stream.url or "") for stream in self.streams)
 
-    def _refuse_mixed(self, batch_format: BatchFormat) -> None:
+    def _refuse_mixed(self, batch_format: BatchFormat, size: int) -> None:
         """Raise `SchemaError` if batches will have samples of several columns, but cannot.
 
         Only rows can; and where each batch is of one stream, others may have other columns.
         """
-        if batch_format == "rows" or self._makes_rows:
+        if size == 1 or batch_format == "rows" or self._makes_rows:
             return
         catalogue, epochs = self._catalogue, self._epochs
         purpose = (

@@ -292,7 +292,7 @@ class StreamingDataset(Surface):
             rows = batched_rows(self._own_samples(size), size or 1, drop_last=drop_last)
             return ((make.of_rows(some), len(some)) for some in rows)
         if collate is None:
-            self._refuse_mixed(batch_format)
+            self._refuse_mixed(batch_format, size or 1)
         feed, _ = self._begin(size)
         return make.batches(feed(0), size or 1, drop_last=drop_last, lent=lent)
 

@@ -132,7 +132,7 @@ class StreamingDataLoader(DataLoader[Any]):
         if self._is_streaming and batch_size is not None and is_default_collate(self.collate_fn):
             refuse_mixed = getattr(dataset, "_refuse_mixed", None)
             if refuse_mixed is not None:
-                refuse_mixed(self.batch_format)
+                refuse_mixed(self.batch_format, batch_size)
 
     @property
     def num_samples_yielded(self) -> int:

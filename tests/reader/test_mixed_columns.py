@@ -150,6 +150,8 @@ def test_columns_that_differ_are_mixed_where_that_can_be(
         assert len(batch) == (4 if batch_format == "rows" else 1)
     assert len(list(StreamingDataLoader(dataset, 4, collate_fn=list))) == 1
     streams = [Stream(**places[name]) for name in pair]
+    singly = StreamingDataset(streams=streams, batch_size=1)
+    assert len(list(StreamingDataLoader(singly, 1, batch_format="arrow"))) == 4
     alone = StreamingDataset(streams=streams, batch_size=2, batching_method="per_stream")
     assert len(list(StreamingDataLoader(alone, 2))) == 2
 
