@@ -31,6 +31,7 @@ _MDS: dict[str, list[Any]] = {
     "str": ["a", "bcd"],
     "bytes": [b"x", b"yz"],
     "ndarray": [np.arange(3), np.arange(3.0)],
+    "ndarray:int64": [np.array(5), np.array(6)],
     "ndarray:int16:2": [np.zeros(2, np.int16), np.ones(2, np.int16)],
     "json": [{"a": 1}, {"a": 2}],
     "pkl": [3, 4],
@@ -45,6 +46,7 @@ _ARROW: dict[str, pa.Array] = {
     "list": pa.array([[1, 4], [2, 3]]),
     "struct": pa.array([{"a": 1}, {"a": 2}]),
     "timestamp": pa.array([1, 2], pa.timestamp("us")),
+    "nothing": pa.nulls(2, pa.string()),
 }
 _NAMES = [*_MDS, *(f"line {name}" for name in _LINES), *(f"arrow {name}" for name in _ARROW)]
 _FEW = ["int", "str", "ndarray:int16:2", "arrow binary", "arrow bool", "arrow timestamp"]
@@ -131,8 +133,8 @@ def test_the_error_names_the_column_and_both_types(
 ) -> None:
     """And the streams, and what may be done; loaders say it when they are made."""
     dataset = _mixed(places, list(pair))
-    for batch_format in ("torch", "arrow"):
-        with pytest.raises(SchemaError, match=r"column 'x' has .* in stream 1 .*, and .*stream 0"):
+    for batch_format in ("torch",) if "arrow" in " ".join(pair) else ("torch", "arrow"):
+        with pytest.raises(SchemaError, match=r"column 'x' is .* in stream 1 .*, and .*stream 0"):
             dataset.batches(batch_format=batch_format)
         with pytest.raises(SchemaError, match=r"Take batch_format='rows'"):
             StreamingDataLoader(dataset, dataset.batch_size, batch_format=batch_format)
@@ -161,7 +163,7 @@ def test_parts_whose_columns_cannot_be_in_one_batch_are_not_joined(tmp_path: Pat
     for name, encoding, value in (("a", "int", 1), ("b", "float32", 2.5), ("c", "str", "x")):
         with MDSWriter(out=tmp_path / name, columns={"id": encoding}) as writer:
             writer.write({"id": value})
-    said = r"column 'id' has text or bytes \(str\) in c, and numbers \(int\) in a; convert them"
+    said = r"column 'id' is 'str' in c, and 'int' in a; convert them"
     with pytest.raises(SchemaError, match=said):
         merge_index(tmp_path)
     assert not (tmp_path / "index.json").exists()

@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["require_same_columns"]
 
-_FAMILIES: Final = {
-    "numbers": r"u?int\d*|(half)?float\d*|double|str_int|str_float",
-    "true or false": r"bool",
-    "text or bytes": r"str|bytes|(large_)?(string|binary)|fixed_size_binary\[.*",
-    "arrays or lists": r"ndarray(:.*)?|((large_|fixed_size_)?list|list_view)<.*",
-    "structs": r"struct<.*",
-    "times": r"(timestamp|date32|date64|time32|time64|duration)(\[.*)?",
-}
-"""What encodings and Arrow types are to whoever puts values of several into one batch. Values of
-others (`json`, `pkl`, images) may go with anything, as far as an index can tell."""
+_KINDS: Final = (
+    (r"int|u?int(8|16|32|64)|(half)?float|float(16|32|64)|double|str_int|str_float", "numbers"),
+    (r"bool", "true or false"),
+    (r"str|bytes|(large_)?(string|binary)|fixed_size_binary\[.*", "text or bytes"),
+    (r"ndarray(:\w+)?", "numbers", "arrays or lists"),  # arrays may have no dimension
+    (r"ndarray:\w+:.*|(large_|fixed_size_)?list<.*", "arrays or lists"),
+    (r"struct<.*", "structs"),
+    (r"(timestamp|date32|date64|time32|time64|duration)(\[.*)?", "times"),
+)
+"""What values of encodings and Arrow types can be. Those of others (`json`, `pkl`, images) may go
+with anything, as far as an index can tell."""
 _TYPED: Final = frozenset({"torch", "arrow"})
 """Formats of batches whose columns have one type each; others hold any values."""
 
@@ -59,40 +60,46 @@ def require_same_columns(
 
 
 class _Seen(NamedTuple):
-    """The first values of a column whose family is known."""
+    """Where the values of a column were first found to be of some kind."""
 
     table: str
     encoding: str
-    family: str
+    kinds: frozenset[str]
 
 
 def _check_types(
     table: str, schema: ShardSchema, known: dict[str, _Seen], purpose: str, batch_format: str
 ) -> None:
     """Compare the columns of one schema with those that are known, and note them."""
+    if schema.is_made and batch_format == "arrow":
+        return  # all of its values may be missing, and Arrow has that in all types
     for column, encoding in zip(schema.column_names, schema.column_encodings, strict=True):
-        family = _family(encoding, batch_format)
-        if family is None:
+        kinds = _kinds(encoding, batch_format)
+        if not kinds:
             continue
-        first = known.setdefault(column, _Seen(table, encoding, family))
-        if first.family != family:
+        first = known.setdefault(column, _Seen(table, encoding, kinds))
+        if not kinds & first.kinds:
             msg = (
-                f"column {column!r} has {family} ({encoding}) in {table}, and {first.family} "
-                f"({first.encoding}) in {first.table}; {purpose}"
+                f"column {column!r} is {encoding!r} in {table}, and {first.encoding!r} in "
+                f"{first.table}; {purpose}"
             )
             raise SchemaError(msg)
 
 
-def _family(encoding: str, batch_format: str) -> str | None:
-    """Return what values of an encoding or Arrow type go with; None if that depends on them.
+def _kinds(encoding: str, batch_format: str) -> frozenset[str]:
+    """Return what values of an encoding or Arrow type can be; nothing if that is not known.
 
     Example:
-        >>> _family("int32", "torch"), _family("ndarray:uint8", "torch"), _family("pkl", "torch")
-        ('numbers', 'arrays or lists', None)
+        >>> (
+        ...     sorted(_kinds("ndarray:uint8", "torch")),
+        ...     _kinds("bool", "torch"),
+        ...     _kinds("pkl", "torch"),
+        ... )
+        (['arrays or lists', 'numbers'], frozenset({'numbers'}), frozenset())
     """
-    for family, pattern in _FAMILIES.items():
+    for pattern, *kinds in _KINDS:
         if re.fullmatch(pattern, encoding, re.DOTALL):
             # For torch they are numbers.
-            is_number = family == "true or false" and batch_format != "arrow"
-            return "numbers" if is_number else family
-    return None
+            is_number = kinds == ["true or false"] and batch_format != "arrow"
+            return frozenset(["numbers"] if is_number else kinds)
+    return frozenset()
