@@ -133,6 +133,7 @@ def test_the_error_names_the_column_and_both_types(
 ) -> None:
     """And the streams, and what may be done; loaders say it when they are made."""
     dataset = _mixed(places, list(pair))
+    batch_format: Any
     for batch_format in ("torch",) if "arrow" in " ".join(pair) else ("torch", "arrow"):
         with pytest.raises(SchemaError, match=r"column 'x' is .* in stream 1 .*, and .*stream 0"):
             dataset.batches(batch_format=batch_format)
