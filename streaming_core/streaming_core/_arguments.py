@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
@@ -39,6 +40,8 @@ class Argument(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
+_IN_NO_PLACE: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+"""Other surrogates are how Python shows bytes of a name that are not of the system's encoding."""
 _MOST: Final = 2**63 - 1
 _MOST_SAMPLES: Final = 2**53
 """Shares of an epoch are floats, which hold whole numbers up to this."""
@@ -263,11 +266,7 @@ def _to_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - checked here
 
 def _to_place(value: Any) -> str:  # noqa: ANN401 - checked here
     text = _to_text(os.fspath(value))
-    try:
-        is_name = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
+    if _IN_NO_PLACE.search(text):
         msg = "a folder or URL without null characters and lone surrogates"
         raise _UnexpectedError(msg)
     return text

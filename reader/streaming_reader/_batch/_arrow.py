@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,6 +14,8 @@ from streaming_core._foreign import block_type
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from streaming_core._columns import Column, Columns
@@ -80,11 +83,7 @@ def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional de
         return _nested(column.values)
     if not isinstance(column, Ragged):
         values = column.to_list()
-        types = set(map(type, values))
-        kinds = {kind.__name__ for kind in types if issubclass(kind, np.generic)}
-        if "datetime64" in kinds and len(kinds) > 1:  # Arrow 26 would end the process
-            msg = f"times beside {', '.join(sorted(kinds))}"
-            raise TypeError(msg)
+        _refuse_mixed_times(values)
         return arrow.array(values)
     bounds = arrow.py_buffer(np.ascontiguousarray(column.bounds))
     if column.kind == "array":
@@ -93,6 +92,35 @@ def _column(column: Column) -> Any:  # noqa: ANN401 - an array of an optional de
     kind = arrow.large_string() if column.kind == "str" else arrow.large_binary()
     data = arrow.py_buffer(column.elements)
     return arrow.Array.from_buffers(kind, len(column), [None, bounds, data])
+
+
+def _refuse_mixed_times(values: Iterable[Any]) -> None:
+    """Raise `TypeError` for NumPy's times beside its numbers, for which Arrow 26 ends the process.
+
+    Looks at all values that are to have one type: those in lists, and those of one key in dicts.
+    """
+    values = list(values)
+    types = set(map(type, values))
+    kinds = {kind.__name__ for kind in types if issubclass(kind, np.generic)}
+    arrays = _of_types(values, types, np.ndarray)
+    kinds |= {array.dtype.type.__name__ for array in arrays}
+    lists = _of_types(values, types, list, tuple, set, frozenset)
+    lists += [array.tolist() for array in arrays if array.dtype.hasobject and array.ndim]
+    if lists:
+        _refuse_mixed_times(chain.from_iterable(lists))
+    dicts = _of_types(values, types, dict)
+    for key in set(chain.from_iterable(dicts)):
+        _refuse_mixed_times([value[key] for value in dicts if key in value])
+    if "datetime64" in kinds and len(kinds) > 1:
+        msg = f"times beside {', '.join(sorted(kinds))}"
+        raise TypeError(msg)
+
+
+def _of_types(values: list[Any], types: set[type], *wanted: type) -> list[Any]:
+    """Return the values of some types; `types` are those of all values."""
+    if not any(issubclass(kind, wanted) for kind in types):
+        return []
+    return [value for value in values if issubclass(type(value), wanted)]
 
 
 def _typed(array: Any, kind: Any) -> Any:  # noqa: ANN401 - an array and a type of an optional dependency

@@ -10,6 +10,7 @@ from streaming_core._store._memory import MemoryStore
 from streaming_core._store._options import StorageOptions
 from streaming_core._store._policy import (
     Attempts,
+    Caller,
     RateLimiter,
     RequestCounts,
     RequestPolicy,
@@ -28,6 +29,7 @@ __all__ = [
     "Attempts",
     "Buffer",
     "ByteRange",
+    "Caller",
     "FolderLock",
     "LocalStore",
     "MemoryStore",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import time
 from concurrent.futures import CancelledError
 from dataclasses import KW_ONLY, dataclass, replace
@@ -27,9 +28,10 @@ from streaming_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-__all__ = ["Attempts", "RateLimiter", "RequestCounts", "RequestPolicy", "is_final"]
+__all__ = ["Attempts", "Caller", "RateLimiter", "RequestCounts", "RequestPolicy", "is_final"]
 
 _A = TypeVar("_A")
+_R = TypeVar("_R")
 _T = TypeVar("_T")
 
 _FINAL: Final = (
@@ -58,6 +60,14 @@ def is_final(error: StreamingError) -> bool:
         (True, False)
     """
     return isinstance(error, _FINAL)
+
+
+class Caller(Protocol):
+    """Makes requests, again and again where that may help."""
+
+    def __call__(self, request: Callable[[], _R], /) -> _R:
+        """Return what `request` returns."""
+        ...
 
 
 class RateLimiter(Protocol):
@@ -143,29 +153,34 @@ class RequestPolicy:
         """Return what `act` returns, called again after each `StoreError` that may pass."""
         return self.begin().call(act)
 
-    def call_each(
-        self, act: Callable[[_A], _T], items: Iterable[_A], *, at_a_time: int = 32
+    def in_order(
+        self, act: Callable[[_A, Caller], _T], items: Iterable[_A], *, at_a_time: int = 32
     ) -> Generator[_T]:
-        """Yield what `act` returns for each item, in order, some at a time, each as by `call`.
+        """Yield what `act` returns for each item, in order, some at a time; an error ends it.
 
-        An error ends it; nothing is then asked for again.
+        `act` makes its requests by the function that it is given, which is `call`, until the
+        generator or the main thread ends: then nothing is asked for again.
 
         Example:
-            >>> list(RequestPolicy(3).call_each(len, ["a", "bc"]))
-            [1, 2]
+            >>> list(RequestPolicy(3).in_order(lambda item, call: call(item.upper), ["a", "b"]))
+            ['A', 'B']
         """
-        end = Latch()
-        policy = replace(self, stop=lambda: end.is_open)
+        end, main = Latch(), threading.main_thread()
 
-        def once(item: _A) -> _T:
-            if end.is_open:
-                raise CancelledError
-            return act(item)
+        def is_over() -> bool:
+            return end.is_open or not main.is_alive()
 
-        def tried(item: _A) -> _T:
-            return policy.call(lambda: once(item))
+        policy = replace(self, stop=is_over)
 
-        return in_order(tried, items, at_a_time=at_a_time, at_end=end.open)
+        def call(request: Callable[[], _R]) -> _R:
+            def once() -> _R:
+                if is_over():
+                    raise CancelledError
+                return request()
+
+            return policy.call(once)
+
+        return in_order(lambda item: act(item, call), items, at_a_time=at_a_time, at_end=end.open)
 
     def pause_seconds(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row, drawn at random."""

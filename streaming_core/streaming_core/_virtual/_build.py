@@ -14,7 +14,7 @@ from streaming_core._virtual._versions import may_be_same
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from streaming_core._store import Store
+    from streaming_core._store import Caller, Store
     from streaming_core._virtual._model import Scan, SourceFile
 
 __all__ = ["Changes", "build_index", "changes_since"]
@@ -47,12 +47,12 @@ def build_index(
     before = _known_files(known, kind_name, given)
     beside: dict[str, bytes] = {}
 
-    def look(file: SourceFile) -> Scan:
+    def look(file: SourceFile, call: Caller) -> Scan:
         reader = SourceReader(store, file, beside, is_of_table=kind.is_of_table)
-        return kind.scan(reader)
+        return call(lambda: kind.scan(reader))
 
     new = [file for file in files if file not in before]
-    scans = (policy or RequestPolicy()).call_each(look, new)
+    scans = (policy or RequestPolicy()).in_order(look, new)
     builder = IndexBuilder(kind_name, given, pattern=pattern, known=known)
     for done, file in enumerate(files, 1):
         at = before.get(file)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streaming_core._store import Store
+    from streaming_core._store import Caller, Store
     from streaming_core._virtual._filter import Filter
     from streaming_core._virtual._index import VirtualIndex
 
@@ -120,7 +120,7 @@ class _Selection:
             if found.get(unit) != b""
         ]
         families = self._families(asked)
-        groups = self._policy.call_each(self._masks, families, at_a_time=_AT_A_TIME)
+        groups = self._policy.in_order(self._masks, families, at_a_time=_AT_A_TIME)
         masks = chain.from_iterable(groups)
         for done, (unit, mask) in enumerate(zip(asked, masks, strict=True), 1):
             kept = mask
@@ -141,12 +141,12 @@ class _Selection:
             yield units[at:stop]
             at = stop
 
-    def _masks(self, units: list[int]) -> list[NDArray[np.bool_]]:
+    def _masks(self, units: list[int], call: Caller) -> list[NDArray[np.bool_]]:
         """Return which rows of some units of a file are kept; fetches what that takes."""
         file = int(self._index.files[units[0]])
         has = set(self._index.schema(file).names)
         if any(column.name in has for column in self._columns):
-            return [self._mask(file, batch) for batch in self._decoder.batches(units)]
+            return [self._mask(file, batch) for batch in self._decoder.batches(units, call)]
         mask = self._mask(file, self._one_row(file))
         return [np.full(int(self._index.samples[unit]), bool(mask[0])) for unit in units]
 

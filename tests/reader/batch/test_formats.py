@@ -245,8 +245,19 @@ def test_arrow_names_the_column_it_cannot_hold() -> None:
     with pytest.raises(SchemaError, match=r"column 'x': .*surrogates"):
         to_arrow(Columns(1, {"x": Objects([{"a": "\ud800"}])}))
     moment = np.datetime64(1, "us")  # pyarrow ends the process if a number of NumPy follows
-    with pytest.raises(SchemaError, match=r"column 'x': .* times beside datetime64, uint8"):
-        to_arrow(Columns(2, {"x": Objects([moment, np.uint8(1)])}))
+    number = np.uint8(1)
+    for mixed in (
+        [moment, number],
+        [(moment, number)],
+        [[moment], [[number]], [number]],
+        [{"a": [moment]}, {"b": number, "a": [number]}],
+        [np.array([moment]), np.array([number])],
+        [np.array([moment, number], object)],
+    ):
+        with pytest.raises(SchemaError, match=r"column 'x': .* times beside datetime64, uint8"):
+            to_arrow(Columns(len(mixed), {"x": Objects(mixed)}))
+    apart = to_arrow(Columns(1, {"x": Objects([{"a": moment, "b": number}])}))
+    assert str(apart.schema.field("x").type) == "struct<a: timestamp[us], b: uint8>"
     times = to_arrow(Columns(2, {"x": Objects([moment, None])}))
     assert times.column("x").to_pylist()[1] is None
     assert isinstance(to_arrow(Columns(1, {"x": Objects([{"a": 1}])})), pa.Table)

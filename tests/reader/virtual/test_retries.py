@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import subprocess
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
@@ -12,28 +15,29 @@ from tests.core.virtual.tables import commit, position_deletes, sqlite_catalog
 from tests.reader.virtual.defects import ids_of, made, write_files
 from tests.servers.web import Asked, Said, WebServer
 
-from streaming_core._store import LocalStore, RequestPolicy
+from streaming_core._store import Caller, LocalStore, RequestPolicy
 from streaming_core.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streaming_core._store import Buffer
 
 
 class _Failing:
-    """Answers so many reads of some bytes of a file with an error, and counts them."""
+    """Answers so many reads of some bytes of a file, or every so-manieth, with an error."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
-        self.asked = 0
+        self.asked = self.every = 0
 
     def __call__(self, asked: Asked) -> Said | None:
         if asked.method != "GET" or "range" not in asked.headers:
             return None
         self.asked += 1
-        return Said(500, b"not now") if self.asked <= self.failures else None
+        fails = self.asked % self.every == 0 if self.every else self.asked <= self.failures
+        return Said(500, b"not now") if fails else None
 
 
 @pytest.fixture
@@ -116,25 +120,67 @@ def test_deletes_of_a_table_are_asked_for_as_often_as_is_said(
     assert found == [number for number in range(1000) if number not in gone]
 
 
-def _interrupted(policy: RequestPolicy, act: Callable[[int], int]) -> float:
-    """Return how long it takes until a failure of one request ends all others."""
-    began = time.monotonic()
-    with pytest.raises(ZeroDivisionError):
-        list(policy.call_each(act, range(8)))
-    return time.monotonic() - began
-
-
 def test_an_error_ends_what_waits_for_another_try() -> None:
     """Pauses double up to half a minute, and with many tries add up to much more."""
-    waits = threading.Semaphore(0)
+    failed = threading.Semaphore(0)
 
-    def act(item: int) -> int:
+    def not_now() -> int:
+        failed.release()
+        msg = "not now"
+        raise StoreError(msg)
+
+    def act(item: int, call: Caller) -> int:
         if item:
-            waits.release()
-            msg = "not now"
-            raise StoreError(msg)
+            return call(not_now)
         for _ in range(7):
-            assert waits.acquire(timeout=60)
+            assert failed.acquire(timeout=60)
         return 1 // item
 
-    assert _interrupted(RequestPolicy(1000, first_pause=30.0), act) < 15
+    policy = RequestPolicy(1000, first_pause=30.0)
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        list(policy.in_order(act, range(8)))
+    assert time.monotonic() - began < 15
+
+
+_ENDS: Final = """
+import threading
+from streaming_core._store import RequestPolicy
+from streaming_core.errors import StoreError
+failed = threading.Event()
+def not_now():
+    failed.set()
+    raise StoreError("not now")
+def act(item, call):
+    return call(not_now) if item else failed.wait(60)
+for found in RequestPolicy(1000, first_pause=30.0).in_order(act, range(2)):
+    raise RuntimeError("of the consumer")
+"""
+
+
+@pytest.mark.process
+def test_a_script_ends_though_requests_wait_for_another_try() -> None:
+    """The frame of an uncaught error keeps the generator; threads are joined while it does."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDS], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert "RuntimeError: of the consumer" in ended.stderr, ended.stderr
+    assert "CancelledError" not in ended.stderr
+
+
+def test_each_request_of_a_filter_is_tried_on_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that fails does not have the others made again, however many a file takes."""
+    monkeypatch.setattr("streaming_core._virtual._model._STEP_BYTES", 1 << 12)
+    rows = b"".join(b'{"id": %d, "text": "%x"}\n' % (n, n * n * n) for n in range(20_000))
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(rows))
+    failing = _Failing(0)
+    with WebServer(tmp_path, answer=failing) as server:
+        place, local = f"{server.url}/rows.jsonl.gz", tmp_path / "local"
+        made(place, local=local, format="jsonl")
+        failing.asked, failing.every = 0, 15
+        loader = made(place, local=local, format="jsonl", filters=[("id", "<", 3)])
+        assert failing.asked > 20
+        failing.every = 0
+        assert ids_of(loader) == [0, 1, 2]

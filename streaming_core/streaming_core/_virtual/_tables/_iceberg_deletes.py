@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streaming_core._store import RequestPolicy, StorageOptions
+    from streaming_core._store import Caller, RequestPolicy, StorageOptions
 
 __all__ = ["Deletes", "DeletesOf", "deleted_rows"]
 
@@ -74,11 +74,11 @@ def deleted_rows(
         for one, key in zip(ordered, place.keys, strict=True)
     ]
 
-    def read(at: int) -> Mapping[str, NDArray[np.int64]]:
+    def read(at: int, call: Caller) -> Mapping[str, NDArray[np.int64]]:
         one = ordered[at]
-        return _read(readers[at], one.kind, wanted[one])
+        return call(lambda: _read(readers[at], one.kind, wanted[one]))
 
-    found = dict(zip(ordered, policy.call_each(read, range(len(ordered))), strict=True))
+    found = dict(zip(ordered, policy.in_order(read, range(len(ordered))), strict=True))
     nothing = np.empty(0, np.int64)
     return [
         checked_positions(
