@@ -17,8 +17,9 @@ from weakref import WeakSet
 from streaming_core._workers import start_thread as start_safely
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
+
+    from streaming_core._workers import StartedThread
 
 __all__ = ["close_at_exit", "start_thread"]
 
@@ -36,7 +37,7 @@ class Closable(Protocol):
 
 
 _closable: WeakSet[Closable] = WeakSet()
-_threads: set[threading.Thread] = set()
+_threads: set[StartedThread] = set()
 os.register_at_fork(after_in_child=_threads.clear)
 
 
@@ -53,7 +54,7 @@ def start_thread(target: Callable[[], object], name: str, *, stays_in_worker: bo
     """
     is_worker = stays_in_worker and multiprocessing.parent_process() is not None
     for one in list(_threads):
-        if one.ident is not None and not one.is_alive():
+        if one.is_over:
             _threads.discard(one)
     _threads.add(start_safely(target, name, daemon=not is_worker))
 
@@ -63,7 +64,7 @@ def _end() -> None:
         one.close()
     end = time.monotonic() + _EXIT_SECONDS
     for thread in list(_threads):
-        while thread.ident is None and time.monotonic() < end:  # it is just being started
+        while not thread.is_begun and time.monotonic() < end:  # it is just being started
             time.sleep(_PAUSE_SECONDS)
         if thread.is_alive():
             thread.join(max(0.0, end - time.monotonic()))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from typing import Self
 
-__all__ = ["Latch", "Task", "Workers", "in_order", "start_thread"]
+__all__ = ["Latch", "StartedThread", "Task", "Workers", "in_order", "start_thread"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -29,24 +29,40 @@ _R = TypeVar("_R")
 _LOOK_SECONDS: Final = 0.05
 """How long what has come can go unnoticed after an interrupt."""
 _PAUSE_SECONDS: Final = 0.001
+_BEGIN_SECONDS: Final = 1.0
+"""How long `stop` waits for a thread to begin; while the interpreter ends, none does any more."""
 _AT_A_TIME: Final = 32
 _AHEAD: Final = 4
 """Results that may wait for each thread, so that one slow item holds up no other for long."""
 
 
-def start_thread(target: Callable[[], object], name: str, *, daemon: bool) -> threading.Thread:
+class StartedThread(threading.Thread):
+    """A thread that `start_thread` starts; it may begin a little later."""
+
+    is_begun = False
+    """Whether it runs or has ended, so that it can be joined."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.is_begun and not self.is_alive()
+
+
+def start_thread(target: Callable[[], object], name: str, *, daemon: bool) -> StartedThread:
     """Run `target` in a new thread; `RuntimeError` if the system has no more.
 
     A handler that raises in `Thread.start` can leave a thread that never runs, so another thread,
     in which there are no handlers, calls that.
     """
-    thread = threading.Thread(target=target, name=name, daemon=daemon)
+    thread = StartedThread(target=target, name=name, daemon=daemon)
 
     def start() -> None:
         try:
             thread.start()
         except RuntimeError:  # this one was the last that the system had
             target()
+        finally:
+            thread.is_begun = True
 
     _thread.start_new_thread(start, ())
     return thread
@@ -153,7 +169,7 @@ class Workers:
         self._guard = threading.Lock()
         self._tasks: deque[Task[Any]] = deque()
         self._running: set[Task[Any]] = set()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[StartedThread] = []
         self._active = 0
         self._owner = os.getpid()
 
@@ -178,7 +194,7 @@ class Workers:
         except RuntimeError:
             self._run()
         else:
-            self._threads = [thread, *(one for one in self._threads if one.is_alive())]
+            self._threads = [thread, *(one for one in self._threads if not one.is_over)]
         return task
 
     def stop(self) -> None:
@@ -194,7 +210,10 @@ class Workers:
             time.sleep(_PAUSE_SECONDS)
             for task in list(self._running):
                 task.wait()
+        end = time.monotonic() + _BEGIN_SECONDS
         for thread in self._threads:
+            while not thread.is_begun and time.monotonic() < end:
+                time.sleep(_PAUSE_SECONDS)
             if thread.is_alive():
                 thread.join()
 

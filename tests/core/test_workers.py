@@ -118,6 +118,23 @@ def test_stopping_drops_what_no_thread_has_begun_and_waits_for_the_rest() -> Non
     workers.stop()
 
 
+def test_stopping_waits_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def start_late(thread: threading.Thread) -> None:
+        time.sleep(0.1)
+        start(thread)
+        begun.append(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    with Workers(4, "late") as workers:
+        for _ in range(4):
+            workers.submit(lambda: None)
+    assert len(begun) == 4
+    assert not any(thread.is_alive() for thread in begun)
+
+
 def test_nothing_of_a_task_that_is_done_is_kept() -> None:
     """Neither what it worked on nor, once the error is gone, what it failed on."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from streaming_core.errors import (
     AccessDeniedError,
     AlreadyExistsError,
+    LastingError,
     ObjectNotFoundError,
     StoreError,
     StreamingError,
@@ -25,6 +26,10 @@ _CLASSES: dict[int, type[StoreError]] = {
     errno.EACCES: AccessDeniedError,
     errno.EPERM: AccessDeniedError,
     errno.EROFS: AccessDeniedError,
+    errno.EISDIR: LastingError,
+    errno.ELOOP: LastingError,
+    errno.ENAMETOOLONG: LastingError,
+    errno.ENOTDIR: LastingError,
 }
 _NO_HINT = "See the chained error"
 _NO_LINKS = "a create-only put needs hard links"
