@@ -17,7 +17,8 @@ INSTALL := UV_FIND_LINKS="$${UV_FIND_LINKS-$$PIP_FIND_LINKS}" $(BIN)/uv pip inst
 # Stamps say that .venv holds what these two files ask for.
 DEV := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
-PYTEST_ARGS ?= --numprocesses auto --dist loadgroup
+# Tests wait as well as compute: one more process than there are processors keeps those busy.
+PYTEST_ARGS ?= --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SERVERS = @PYTHON=$(BIN)/python tests/servers/install.sh
 # What needs none of this, and one test of each kind that does.

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from types import FrameType
 
 # Both profiles repeat the same examples, so that a failure comes from the change at hand; `make
 # soak` has new ones. No example has a deadline: it would measure the machine.
@@ -44,10 +45,21 @@ class _Needs:
 
     def observe(self, event: str, args: tuple[Any, ...]) -> None:
         """Note the event if it starts or kills a process."""
-        if event in _STARTS_A_PROCESS:
+        if event in _STARTS_A_PROCESS and not _is_importing():
             self.shown.add("process")
         elif event == "os.kill" and args[1] == signal.SIGKILL:
             self.shown.add("kill")
+
+
+def _is_importing() -> bool:
+    """Whether a module is being imported, which may ask for libraries in a process.
+
+    Which test imports it first is chance.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 _needs = _Needs()
