@@ -119,6 +119,7 @@ def test_stopping_drops_what_no_thread_has_begun_and_waits_for_the_rest() -> Non
 
 
 def test_stopping_waits_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None that was asked to do something outlives the call."""
     start = threading.Thread.start
     begun: list[threading.Thread] = []
 
