@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from unittest.mock import patch
 from tests.servers.processes import answers, needs, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
 __all__ = ["KEYS", "S3Server", "localstack", "moto", "replaced_objects_stay"]
 
@@ -71,11 +72,27 @@ def moto() -> Generator[S3Server]:
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    inner: Any = server._server
+    inner.app = _one_condition_at_a_time(inner.app)
     try:
         host, port = server.get_host_and_port()
         yield S3Server(f"http://{host}:{port}")
     finally:
         server.stop()
+
+
+def _one_condition_at_a_time(app: Callable[..., Any]) -> Callable[..., Any]:
+    """Let moto look whether an object exists, and make it, before it looks for another request.
+
+    Between the two another thread can make the object, the more often the busier the machine is.
+    """
+    guard = threading.Lock()
+
+    def answer(environ: dict[str, Any], start: Any) -> Any:
+        with guard if "HTTP_IF_NONE_MATCH" in environ else nullcontext():
+            return app(environ, start)
+
+    return answer
 
 
 @contextmanager
