@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -32,6 +32,14 @@ ITERATION: ContextVar[str | None] = ContextVar("iteration", default=None)
 """The name of the iteration that is being begun, where a loader has announced it."""
 _THIN: Final = 64
 """Where an epoch uses one sample in so many of a stream, its shards are not fetched for that."""
+
+
+class Settled(NamedTuple):
+    """Settings of a run that goes on with them on other nodes."""
+
+    seed: int
+    canonical_nodes: int
+    initial_nodes: int
 
 
 @dataclass(slots=True)
@@ -70,7 +78,9 @@ class Epochs:
             worker = torch_worker()
             name = shared.name(None if worker is None else worker.run)
             name = f"{name}:{world.workers_per_rank}"
-        position = shared.begin(worker=world.worker, iteration=name)
+        position = shared.begin(
+            worker=world.worker, iteration=name, num_workers=world.workers_per_rank
+        )
         if divider is Divider.SKIPPER and not (shared.is_placed or position.epoch):
             raise CheckpointError(SKIPPED)
         self.shared.batch_size = batch_size
@@ -128,20 +138,33 @@ class Epochs:
             arrays=self.arrays,
         )
 
+    def settled(self, world: World) -> Settled:
+        """Return what a run has from its checkpoint, else from its own settings."""
+        start, nodes = self.shared.start, world.replicated(self.replication).num_nodes
+        return Settled(
+            seed=_or(start.seed, self.order.shuffle_seed),
+            canonical_nodes=_or(start.canonical_nodes, self.order.canonical_nodes(nodes)),
+            initial_nodes=_or(start.initial_nodes, nodes),
+        )
+
     # --- checkpoints ------------------------------------------------------------------------------
 
+    def left(self, world: World) -> int:
+        """Return how many samples of all ranks the epoch that was begun last has in all."""
+        position = self.shared.current or self.shared.start
+        return self.plan(world, position, self._size or 1).num_samples
+
     def state(
-        self, world: World, num_samples: int | None, *, from_beginning: bool, finished: bool
+        self, world: World, num_samples: int | None, *, from_beginning: bool
     ) -> dict[str, Any]:
         """Return the checkpoint of the epoch that was begun last, or of where the next begins.
 
-        With `finished`, nothing of that epoch is left, however many samples were counted.
+        Trainers that count anew when an epoch ends say that 0 samples of it were given.
         """
         position = self.shared.current or self.shared.start
+        if num_samples == 0 and from_beginning and self.shared.is_over:
+            position = self.shared.at(position.epoch + 1)
         offset = position.sample if num_samples is None or not from_beginning else 0
-        if finished:
-            left = self.plan(world, position, self._size or 1).num_samples
-            num_samples = max(num_samples or 0, position.sample + left - offset)
         shape = world.replicated(self.replication)
         nodes, began = shape.num_nodes, position.began if position.sample else None
         if began is None and (size := self._size) is not None:

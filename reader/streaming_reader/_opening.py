@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from streaming_core._store import RequestPolicy, Store
     from streaming_core._workers import Workers
     from streaming_reader._cache import NodeRateLimiter
-    from streaming_reader.stream import Stream
+    from streaming_reader.stream import ResolvedStream
 
 __all__ = ["open_index"]
 
@@ -71,7 +71,7 @@ _LOCK_SECONDS: Final = 300.0
 
 
 def open_index(
-    stream: Stream, limiter: NodeRateLimiter, requests: Workers
+    stream: ResolvedStream, limiter: NodeRateLimiter, requests: Workers
 ) -> tuple[ShardTable, Mapping[str, str], Store | None]:
     """Return a stream's table, the hashes of its files, and the store its files come from.
 

@@ -19,11 +19,12 @@ from streaming_reader._cache import (
     ShardCache,
     SharedArrays,
 )
+from streaming_reader._cache_home import user_cache
 from streaming_reader._catalogue import Catalogue
 from streaming_reader._opening import open_index
 from streaming_reader._order import ArrayMaker, Weight, Weights, in_memory, resolve_weights
 from streaming_reader._ranged import Origin
-from streaming_reader.stream import Stream, streams_registry, user_cache
+from streaming_reader.stream import Stream, streams_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from streaming_core._index import ShardTable
     from streaming_reader._cache import Maker
-    from streaming_reader.stream import StreamDefaults
+    from streaming_reader.stream import ResolvedStream, StreamDefaults
 
 __all__ = ["OrderArrays", "chosen_streams", "open_streams", "order_arrays", "settle_weights"]
 
@@ -66,7 +67,7 @@ def chosen_streams(
 
     Raises `SchemaError` if both are given, or neither.
     """
-    if streams is None:
+    if not _is_given(streams):
         config = checked({"stream_config": config})["stream_config"]
         made = streams_registry.find(kind)
         try:
@@ -79,20 +80,22 @@ def chosen_streams(
     elif defaults.remote is not None or defaults.local is not None:
         msg = "give either streams, or remote and local of a single one"
         raise SchemaError(msg)
-    given = cast("object", streams)
+    given: object = streams
     listed = cast("Sequence[object]", given) if isinstance(given, Sequence) else [None]
     if not all(isinstance(each, Stream) for each in listed):
         raise unexpected(streams, "streams", "a list of Stream")
-    return [copy(stream).apply_default(defaults) for stream in streams]
+    return [copy(stream).apply_default(defaults) for stream in cast("list[Stream]", listed)]
+
+
+def _is_given(streams: object) -> bool:
+    """Whether there are streams: an empty list says nothing, as in a configuration without any."""
+    return streams is not None and streams not in ([], ())
 
 
 def open_streams(
-    streams: Sequence[Stream], *, cache_limit: int | None, allow_unsafe: bool
+    streams: Sequence[ResolvedStream], *, cache_limit: int | None, allow_unsafe: bool
 ) -> Catalogue:
     """Read all indexes, several at a time, and get the caches ready; nothing else is fetched."""
-    if not streams:
-        msg = "streams is an empty list; give at least one, or remote and local of a single one"
-        raise SchemaError(msg)
     _refuse_shared_folders(streams)
     group = CacheGroup(cache_limit) if cache_limit is not None else None
     limiters = _limiters(streams)
@@ -121,7 +124,7 @@ def open_streams(
     return Catalogue(tables, caches, timeout=timeout, origins=origins)
 
 
-def _limiters(streams: Sequence[Stream]) -> list[NodeRateLimiter]:
+def _limiters(streams: Sequence[ResolvedStream]) -> list[NodeRateLimiter]:
     """Return the limiter of each stream's remote; those of one host share that of the first."""
     known: dict[str, NodeRateLimiter] = {}
     own = [NodeRateLimiter.of(stream.folder) for stream in streams]
@@ -129,7 +132,9 @@ def _limiters(streams: Sequence[Stream]) -> list[NodeRateLimiter]:
     return [known.setdefault(host, limiter) for host, limiter in zip(hosts, own, strict=True)]
 
 
-def _opened(streams: Sequence[Stream], limiters: Sequence[NodeRateLimiter]) -> list[_Opened]:
+def _opened(
+    streams: Sequence[ResolvedStream], limiters: Sequence[NodeRateLimiter]
+) -> list[_Opened]:
     """Open all streams, several at a time; raises what became of those that cannot be opened."""
     with (
         Workers(_AT_A_TIME, "streaming-request") as requests,
@@ -139,7 +144,7 @@ def _opened(streams: Sequence[Stream], limiters: Sequence[NodeRateLimiter]) -> l
             return [_open(streams[0], limiters[0], requests)]
         hopeless: list[StoreError] = []
 
-        def open_one(stream: Stream, limiter: NodeRateLimiter) -> _Opened:
+        def open_one(stream: ResolvedStream, limiter: NodeRateLimiter) -> _Opened:
             try:
                 return _open(stream, limiter, requests)
             except StoreError as error:
@@ -163,7 +168,7 @@ def _opened(streams: Sequence[Stream], limiters: Sequence[NodeRateLimiter]) -> l
     return [task.result() for task in tasks]
 
 
-def _open(stream: Stream, limiter: NodeRateLimiter, requests: Workers) -> _Opened:
+def _open(stream: ResolvedStream, limiter: NodeRateLimiter, requests: Workers) -> _Opened:
     reading = stream.reading
     if reading is not None:
         # Whoever reads shards need not wait for all that formats take.
@@ -189,7 +194,7 @@ def _joined(errors: Sequence[BaseException], untried: int, total: int) -> BaseEx
     return StreamsError("\n".join([head, *shown]), errors=found)
 
 
-def _refuse_shared_folders(streams: Sequence[Stream]) -> None:
+def _refuse_shared_folders(streams: Sequence[ResolvedStream]) -> None:
     """Two remotes in one folder would take each other's files for their own."""
     known: dict[str, str | None] = {}
     for stream in streams:
@@ -221,7 +226,7 @@ class OrderArrays:
         return self._shared(key, count, make)
 
 
-def order_arrays(streams: Sequence[Stream]) -> OrderArrays:
+def order_arrays(streams: Sequence[ResolvedStream]) -> OrderArrays:
     """Return what keeps orders as long as the data: beside the first cache, else for the user."""
     first = next((stream for stream in streams if stream.url is not None), None)
     folder = user_cache(str(streams[0].folder.absolute())) if first is None else first.folder

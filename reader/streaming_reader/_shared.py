@@ -48,9 +48,12 @@ _WORKERS: Final = 1024
 _HEAD: Final = 12
 _RECORDS: Final = 256
 """How many iterations are remembered, for workers that begin late."""
+_TAIL: Final = _HEAD + _WORKERS + _RECORDS * _HEAD
+"""Where the words begin that follow head, marks, and records."""
 _PLACE: Final = slice(8)
 _HOW, _SETS, _KEY = 8, 9, 11
 _SIZE: Final = 10
+_NUM_WORKERS: Final = 11
 _WORD: Final = 8
 _JUMPED, _RESUMED = 1, 2
 """Who has set where to begin: somebody who counts epochs, or a checkpoint."""
@@ -186,7 +189,7 @@ class SharedBlock:
         """Settle now where an iteration begins whose workers may begin it later."""
         return self._record(_key(iteration), self._next(self._snapshot()))
 
-    def begin(self, *, worker: int, iteration: str) -> Position:
+    def begin(self, *, worker: int, iteration: str, num_workers: int = 1) -> Position:
         """Return where an iteration begins: all workers that name the same one get the same.
 
         That was settled by `announce`, else by the first of them. A worker that has begun it
@@ -198,8 +201,20 @@ class SharedBlock:
         found = _found(records, key)
         if found is None or self._begun[worker % _WORKERS] == _mark(key, found):
             found = self._record(key, self._next(records))
+        self._words[_NUM_WORKERS] = num_workers
         self._begun[worker % _WORKERS] = _mark(key, found)
         return found
+
+    def note_end(self, worker: int) -> None:
+        """Note that `worker` has given all samples of the iteration it began last."""
+        self._ended[worker % _WORKERS] = self._begun[worker % _WORKERS]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all workers have given all samples of the iteration that was begun last."""
+        workers = slice(min(int(self._words[_NUM_WORKERS]), _WORKERS))
+        marks = {*self._begun[workers].tolist(), *self._ended[workers].tolist()}
+        return len(marks) == 1 and 0 not in marks
 
     def skip(self, *, worker: int, iteration: str) -> Position:
         """Let `worker` go on to the next epoch, because the one it began has nothing left."""
@@ -215,6 +230,11 @@ class SharedBlock:
     def _begun(self) -> NDArray[np.int64]:
         """For each worker a mark of what it began last."""
         return self._words[_HEAD : _HEAD + _WORKERS]
+
+    @property
+    def _ended(self) -> NDArray[np.int64]:
+        """For each worker the mark of what it has given to its end."""
+        return self._words[_TAIL : _TAIL + _WORKERS]
 
     def _record(self, key: int, position: Position) -> Position:
         record = self._records[key % _RECORDS]
@@ -248,7 +268,7 @@ class SharedBlock:
     @property
     def _counts(self) -> NDArray[np.int64]:
         """A row of counts for each worker."""
-        first = _HEAD + _WORKERS + _RECORDS * _HEAD
+        first = _TAIL + _WORKERS
         words = self._words[first : first + _WORKERS * len(COUNTERS)]
         return words.reshape(_WORKERS, len(COUNTERS))
 
@@ -320,7 +340,7 @@ def _position(words: NDArray[np.int64]) -> Position:
 
 
 def _nbytes() -> int:
-    words = _HEAD + _WORKERS * (1 + len(COUNTERS)) + _RECORDS * _HEAD
+    words = _TAIL + _WORKERS * (1 + len(COUNTERS))
     return -(-words * _WORD // mmap.PAGESIZE) * mmap.PAGESIZE
 
 

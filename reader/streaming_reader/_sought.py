@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streaming_core._virtual import Place, VirtualIndex
     from streaming_core._virtual._tables import TablePlan
     from streaming_reader._reading import Reading
-    from streaming_reader.stream import Stream
+    from streaming_reader.stream import ResolvedStream
 
 __all__ = ["IndexPlace", "Sought", "sought"]
 
@@ -79,7 +79,7 @@ class Sought(NamedTuple):
         return "" if plan is None else xxhash.xxh3_128_hexdigest(plan)
 
 
-def sought(stream: Stream, reading: Reading) -> Sought:
+def sought(stream: ResolvedStream, reading: Reading) -> Sought:
     """Return what a stream means; nothing is asked for yet."""
     source, options = stream.source or "", stream.storage_options
     shown, timeout = public_url(source), stream.settings.download_timeout

@@ -97,9 +97,11 @@ def _position(
         msg = f"this is no checkpoint of a data set: {', '.join(missing)} missing"
         raise CheckpointError(msg)
     initial = given.get("initial_physical_nodes")
+    # The reference says -1 before the first epoch was begun.
+    epoch = _number(given, "epoch", 0 if _OURS in given else -1)
     found = Position(
-        epoch=_number(given, "epoch", 0),
-        sample=_number(given, "sample_in_epoch", 0),
+        epoch=max(0, epoch),
+        sample=_number(given, "sample_in_epoch", 0, _MOST if epoch >= 0 else 0),
         canonical_nodes=_number(given, "num_canonical_nodes", 1, most_nodes),
         seed=_number(given, "shuffle_seed", 0, _MOST_SEED),
         initial_nodes=None if initial is None else _number(given, "initial_physical_nodes", 1),

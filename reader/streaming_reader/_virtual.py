@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streaming_core._virtual._keep import Keep
     from streaming_reader._reading import Reading
     from streaming_reader._sought import IndexPlace, Sought
-    from streaming_reader.stream import Stream
+    from streaming_reader.stream import ResolvedStream
 
 __all__ = ["Virtual", "open_virtual"]
 
@@ -62,7 +62,7 @@ class Virtual(NamedTuple):
     """Where decoded copies are kept."""
 
 
-def open_virtual(stream: Stream, reading: Reading) -> Virtual:
+def open_virtual(stream: ResolvedStream, reading: Reading) -> Virtual:
     """Return the units of a stream's files as shards, and what makes the files of these.
 
     An index that was published beside the data, or is given, is taken as it is. Otherwise the files

@@ -5,40 +5,42 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from streaming_core._arguments import checked, unexpected
+from streaming_core._arguments import checked, suggests, unexpected
 from streaming_core._world import World, detect_world
-from streaming_core.errors import SchemaError
-from streaming_reader._access import checked_ids, each_of, sample_at, select
-from streaming_reader._batch import batched_rows
-from streaming_reader._divider import find_divider
+from streaming_reader._access import checked_ids, sample_at, select
+from streaming_reader._attributes import engine_of, forget_assigned
+from streaming_reader._dataset_info import DatasetInfo
+from streaming_reader._engine import Engine
 from streaming_reader._epochs import Epochs
-from streaming_reader._feed import Feed, decode_as, decode_list
+from streaming_reader._feed import decode_as
 from streaming_reader._options import KeptOptions
 from streaming_reader._order import OrderConfig
 from streaming_reader._pipeline import Assembly, Transforms, begin_samples
 from streaming_reader._setup import chosen_streams, open_streams, order_arrays, settle_weights
-from streaming_reader._surface import Surface
+from streaming_reader._torch_base import join_torch
 from streaming_reader.stream import StreamDefaults
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streaming_core._store import StorageOptions
     from streaming_reader._batch import BatchFormat, RaggedForm
-    from streaming_reader._divider import Divider
-    from streaming_reader.stream import Stream
+    from streaming_reader._order import (
+        BatchingMethod,
+        PartitionAlgo,
+        SamplingMethod,
+        ShuffleAlgo,
+    )
+    from streaming_reader.stream import ResolvedStream, Stream
 
 __all__ = ["StreamingDataset"]
 
-_AHEAD_BATCHES = 8
-_AHEAD_SAMPLES = 64
+_USED_RESOLVED = ("shuffle_block_size", "num_canonical_nodes", "shuffle_seed")
+"""Settings that may be used as others than were given."""
 
 
-class StreamingDataset(Surface):
+class StreamingDataset(DatasetInfo):
     """Samples of one or several streams, in an order that any number of ranks and workers share.
 
     Iterating gives this rank's (and, in a DataLoader's worker, this worker's) samples of the next
@@ -92,6 +94,7 @@ class StreamingDataset(Surface):
         ([0, 1, 2, 3, 4, 5], {'x': 5})
     """
 
+    @suggests()
     def __init__(  # noqa: PLR0913 - the reference's arguments
         self,
         *,
@@ -107,16 +110,16 @@ class StreamingDataset(Surface):
         epoch_size: int | str | None = None,
         predownload: int | None = None,
         cache_limit: int | str | None = None,
-        sampling_method: Any = "balanced",  # noqa: ANN401 - checked by OrderConfig
+        sampling_method: SamplingMethod = "balanced",
         sampling_granularity: int = 1,
-        partition_algo: Any = "relaxed",  # noqa: ANN401 - checked by OrderConfig
+        partition_algo: PartitionAlgo = "relaxed",
         num_canonical_nodes: int | None = None,
         batch_size: int | None = None,
         shuffle: bool = False,
-        shuffle_algo: Any = "py1e",  # noqa: ANN401 - checked by OrderConfig
+        shuffle_algo: ShuffleAlgo = "py1e",
         shuffle_seed: int = 9176,
         shuffle_block_size: int | None = None,
-        batching_method: Any = "random",  # noqa: ANN401 - checked by OrderConfig
+        batching_method: BatchingMethod = "random",
         allow_unsafe_types: bool = False,
         replication: int | None = None,
         stream_name: str = "stream",
@@ -128,6 +131,7 @@ class StreamingDataset(Surface):
         given = checked(
             {
                 "epoch_size": epoch_size,
+                "predownload": predownload,
                 "cache_limit": cache_limit,
                 "allow_unsafe_types": allow_unsafe_types,
                 "replication": replication,
@@ -138,9 +142,6 @@ class StreamingDataset(Surface):
         for kind, value in objects.items():
             if value is not None and not isinstance(value, kind):
                 raise unexpected(value, kind.__name__.lower(), f"a {kind.__name__}")
-        self.transforms = transforms
-        """What becomes of rows and batches on their way."""
-        self.predownload = predownload
         defaults = StreamDefaults(
             remote=cast("str | None", remote),
             local=cast("str | None", local),
@@ -163,47 +164,33 @@ class StreamingDataset(Surface):
             partition_algo=partition_algo,
             batching_method=batching_method,
         )
-        self._world = world
         replication = given["replication"]
-        self.world.replicated(replication)  # says at once if that cannot be
-        self.streams = chosen_streams(streams, defaults, given["stream_name"], stream_config)
-        """The streams, with the weights that came out."""
-        self._catalogue = open_streams(
-            self.streams,
-            cache_limit=given["cache_limit"],
-            allow_unsafe=given["allow_unsafe_types"],
+        (world or detect_world()).replicated(replication)  # says at once if that cannot be
+        chosen = chosen_streams(streams, defaults, given["stream_name"], stream_config)
+        sources: list[ResolvedStream] = [engine_of(stream) for stream in chosen]
+        catalogue = open_streams(
+            sources, cache_limit=given["cache_limit"], allow_unsafe=given["allow_unsafe_types"]
         )
         weights = settle_weights(
-            self.streams,
-            self._catalogue,
-            epoch_size=given["epoch_size"],
-            seed=order.shuffle_seed,
+            chosen, catalogue, epoch_size=given["epoch_size"], seed=order.shuffle_seed
         )
-        arrays = order_arrays(self.streams)
+        arrays = order_arrays(sources)
         size = None if batch_size is None else order.batch_size
-        self._epochs = Epochs(self._catalogue, weights, order, arrays, replication, size)
-        self._divider: Divider | None = None  # as a worker is told that cannot find out
-
-    # --- who and how much -------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """Return how many samples an epoch has for each rank, some of which may come twice."""
-        return self._epochs.length(self.world, self._divider or find_divider())
-
-    @property
-    def batch_size(self) -> int | None:
-        """Samples of a batch of one rank, or None if that is left to the loader."""
-        return self._epochs.batch_size
-
-    @property
-    def replication(self) -> int | None:
-        """How many consecutive ranks are given the same samples; None means one."""
-        return self._epochs.replication
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send what a worker needs, who we are included: it may not be able to find out."""
-        found = {"_world": self._world or detect_world(), "_divider": find_divider()}
-        return {**self.__dict__, **found}
+        join_torch()
+        forget_assigned(self)
+        own = type(self)
+        self._streaming_engine = Engine(
+            chosen,
+            sources,
+            catalogue,
+            Epochs(catalogue, weights, order, arrays, replication, size),
+            transforms,
+            world,
+            {**given, **{name: getattr(order, name) for name in _USED_RESOLVED}},
+            overrides_items=own.__getitem__ is not StreamingDataset.__getitem__
+            or own.get_item is not StreamingDataset.get_item,
+            overrides_iter=own.__iter__ is not StreamingDataset.__iter__,
+        )
 
     # --- iteration --------------------------------------------------------------------------------
 
@@ -213,39 +200,9 @@ class StreamingDataset(Surface):
         Raises:
             SchemaError: Nobody gave a batch size, which the order of samples depends on.
         """
-        feed, place = self._begin(None)
-        own = self._own_items
-        return begin_samples(
-            lambda skip: self._samples(feed(skip), own=own), place, self.transforms
-        )
-
-    def _samples(self, feed: Feed, *, own: bool) -> Generator[dict[str, Any]]:
-        with feed:
-            if not own:
-                yield from feed.samples()
-                return
-            for number in feed.ids():  # `map` would take a StopIteration in there for the end
-                yield feed.use(self.__getitem__, number)
-
-    @property
-    def _own_items(self) -> bool:
-        """Whether a subclass makes samples of its own, which iterating must give then."""
-        own = type(self)
-        return (
-            own.__getitem__ is not StreamingDataset.__getitem__
-            or own.get_item is not StreamingDataset.get_item
-        )
-
-    @property
-    def iterates_itself(self) -> bool:
-        """Whether a subclass has an `__iter__` of its own, which may begin late."""
-        return type(self).__iter__ is not StreamingDataset.__iter__
-
-    @property
-    def _makes_rows(self) -> bool:
-        """Whether a subclass or transforms make rows of their own, with whatever columns."""
-        changed = self.transforms is not None and self.transforms.changes_rows
-        return changed or self._own_items or self.iterates_itself
+        engine = self._streaming_engine
+        begun = engine.begin(None)
+        return begin_samples(partial(engine.samples, self, begun), begun.place, engine.transforms)
 
     def batches(
         self,
@@ -264,84 +221,10 @@ class StreamingDataset(Surface):
                 one array of all with `offsets`, or `arrow` arrays.
             drop_last: Leave out a last batch that is smaller.
         """
-        counted = self.counted_batches(
-            batch_size, batch_format=batch_format, ragged=ragged, drop_last=drop_last
+        counted = self._streaming_engine.counted_batches(
+            self, batch_size, batch_format=batch_format, ragged=ragged, drop_last=drop_last
         )
         return (batch for batch, _ in counted)
-
-    def counted_batches(
-        self,
-        batch_size: int | None = None,
-        *,
-        batch_format: BatchFormat = "numpy",
-        ragged: RaggedForm = "list",
-        drop_last: bool = False,
-        lent: bool = False,
-        collate: Callable[[list[Any]], Any] | None = None,
-    ) -> Iterator[tuple[Any, int]]:
-        """Return what `batches` does, each with the number of samples that were read for it.
-
-        With `lent`, large bytes may come as views that are valid until the next batch. With
-        `collate`, that makes the batch from a list of rows.
-        """
-        given = checked({"batch_size": batch_size, "drop_last": drop_last})
-        drop_last = given["drop_last"]
-        make = Assembly(batch_format, ragged, collate, self.transforms)
-        size = given["batch_size"] or self.batch_size
-        if self._own_items or self.iterates_itself:
-            rows = batched_rows(self._own_samples(size), size or 1, drop_last=drop_last)
-            return ((make.of_rows(some), len(some)) for some in rows)
-        if collate is None:
-            self._refuse_mixed(batch_format, size or 1)
-        feed, _ = self._begin(size)
-        return make.batches(feed(0), size or 1, drop_last=drop_last, lent=lent)
-
-    def _own_samples(self, size: int | None) -> Iterator[Any]:
-        """Return what a subclass makes of samples, before the transforms."""
-        if self.transforms is None:
-            return iter(self)
-        if self.iterates_itself:
-            msg = f"{type(self).__name__} has an __iter__ of its own: transform the samples there"
-            raise SchemaError(msg)
-        return self._samples(self._begin(size)[0](0), own=True)
-
-    def announce(self, iteration: str) -> None:
-        """Settle now which epoch, from where on, the iteration of that name gives.
-
-        For loaders, whose workers begin it later.
-        """
-        self._epochs.shared.announce(iteration)
-
-    def _begin(self, batch_size: int | None) -> tuple[Callable[[int], Feed], dict[str, Any]]:
-        """Begin an epoch at once, so that it counts even if nobody takes its first sample.
-
-        Returns what gives its samples without so many of the first ones, and what names them.
-        """
-        world = self.world
-        size = self.batch_size or batch_size
-        if size is None:
-            msg = (
-                "batch_size is needed to iterate, because the order of samples depends on it; give "
-                "StreamingDataset the batch_size of the loader"
-            )
-            raise SchemaError(msg)
-        share, begun = self._epochs.begin(world, size, self._divider or find_divider())
-        ahead = self.predownload
-        if ahead is None:
-            ahead = _AHEAD_BATCHES * size if self.batch_size else _AHEAD_SAMPLES
-
-        def feed(skip: int) -> Feed:
-            then = partial(self._epochs.prepare, world, begun.epoch + 1, size)
-            return Feed(
-                self._catalogue,
-                share.windows(then, skip=skip),
-                ahead=ahead,
-                timeout=self._catalogue.timeout,
-                counters=self._epochs.shared.counters(world.worker),
-                outlook=self._epochs.outlook(share),
-            )
-
-        return feed, {"epoch": begun.epoch, "from_sample": begun.sample, **share.place()}
 
     # --- any sample -------------------------------------------------------------------------------
 
@@ -351,14 +234,15 @@ class StreamingDataset(Surface):
         Slices, arrays and nested lists of numbers give lists of the same shape; negative numbers
         count from the end.
         """
-        if type(at) is int and 0 <= at < self._catalogue.num_samples:
+        size = self._streaming_engine.catalogue.num_samples
+        if type(at) is int and 0 <= at < size:
             return self.get_item(at)
-        return select(at, self._catalogue.num_samples, self.__getitem__, self._rows)
+        return select(at, size, self.__getitem__, partial(self._streaming_engine.rows, self))
 
     def get_item(self, sample_id: int, retry: int = 7) -> dict[str, Any]:
         """Return a sample; `retry` is taken for compatibility, downloads are retried anyway."""
         del retry
-        catalogue = self._catalogue
+        catalogue = self._streaming_engine.catalogue
         shard, row = catalogue.find(sample_at(sample_id, catalogue.num_samples))
         return catalogue.sample(shard, row)
 
@@ -370,12 +254,8 @@ class StreamingDataset(Surface):
         ragged: RaggedForm = "list",
     ) -> Any:  # noqa: ANN401 - the format's type
         """Return the samples `ids` in one batch of columns; see `batches` for the formats."""
-        flat = checked_ids(ids, self._catalogue.num_samples)
-        if self._own_items:
-            return Assembly(batch_format, ragged).of_rows(self._rows(flat))
-        return decode_as(self._catalogue, flat, batch_format, ragged)
-
-    def _rows(self, ids: NDArray[np.int64]) -> list[dict[str, Any]]:
-        if self._own_items:
-            return each_of(self.__getitem__, ids)
-        return decode_list(self._catalogue, ids)
+        engine = self._streaming_engine
+        flat = checked_ids(ids, engine.catalogue.num_samples)
+        if engine.overrides_items:
+            return Assembly(batch_format, ragged).of_rows(engine.rows(self, flat))
+        return decode_as(engine.catalogue, flat, batch_format, ragged)

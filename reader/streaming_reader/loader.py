@@ -12,11 +12,12 @@ from streaming_core._extras import require
 
 require("torch", extra="torch", purpose="StreamingDataLoader")
 
-from torch.utils.data import DataLoader, IterableDataset  # noqa: E402 - see above
+from torch.utils.data import DataLoader  # noqa: E402 - see above
 
-from streaming_core._arguments import checked  # noqa: E402 - see above
+from streaming_core._arguments import checked, suggests  # noqa: E402 - see above
 from streaming_core.errors import CheckpointError, SchemaError  # noqa: E402 - see above
 from streaming_reader._accelerate import placed  # noqa: E402 - see above
+from streaming_reader._attributes import ENGINE  # noqa: E402 - see above
 from streaming_reader._metrics import Clock, metrics_of  # noqa: E402 - see above
 from streaming_reader._transport import Receiver  # noqa: E402 - see above
 from streaming_reader._transport._source import Collated, MadeByDataset  # noqa: E402 - see above
@@ -36,11 +37,23 @@ if TYPE_CHECKING:
     from torch import Generator
     from torch.utils.data import Dataset, Sampler
 
+    from streaming_reader._engine import Engine
+
 __all__ = ["BatchFormat", "LoaderOptions", "StreamingDataLoader"]
 
 BatchFormat = Literal["torch", "numpy", "jax", "arrow", "dict", "rows"]
 
 _log = logging.getLogger("streaming_core.reader")
+
+
+class _OfDataset(int):
+    """Stands for the batch size that the dataset has."""
+
+    def __repr__(self) -> str:
+        return "the dataset's"
+
+
+_OF_DATASET = _OfDataset(1)
 # A worker has as many batches under way as it prefetches; the trainer holds the one it works on
 # and, until it has asked for the next, the one before.
 _SLOTS_IN_HAND = 2
@@ -65,6 +78,11 @@ class LoaderOptions(TypedDict, total=False):
     in_order: bool
 
 
+def _engine_of(dataset: object) -> Engine | None:
+    engine: Engine | None = getattr(dataset, "__dict__", {}).get(ENGINE)
+    return engine
+
+
 class StreamingDataLoader(DataLoader[Any]):
     """A torch DataLoader for streaming data sets.
 
@@ -79,10 +97,11 @@ class StreamingDataLoader(DataLoader[Any]):
     on batches come on Accelerate's device, and its `save_state` keeps where training stands.
     """
 
+    @suggests(*LoaderOptions.__annotations__)
     def __init__(
         self,
         dataset: Dataset[Any],
-        batch_size: int | None = 1,
+        batch_size: int | None = _OF_DATASET,
         shuffle: bool | None = None,  # noqa: FBT001 - third by position in torch too
         *,
         batch_format: BatchFormat = "torch",
@@ -93,12 +112,16 @@ class StreamingDataLoader(DataLoader[Any]):
 
         Args:
             dataset: What to load.
-            batch_size: Samples in a batch; `None` for single samples.
+            batch_size: Samples in a batch: by default the dataset's `batch_size`, else 1. `None`
+                gives single samples.
             shuffle: For map-style data sets; a streaming one is told when it is made.
             batch_format: What a batch consists of.
             ragged: How values of different length are given, as in `dataset.batches`.
             **options: As torch's DataLoader takes them.
         """
+        if batch_size is _OF_DATASET:
+            engine = _engine_of(dataset)
+            batch_size = (engine and engine.epochs.batch_size) or 1
         given = checked(
             {
                 "batch_size": batch_size,
@@ -114,46 +137,55 @@ class StreamingDataLoader(DataLoader[Any]):
         self._clock = Clock()
         self._prepared = False
         super().__init__(dataset, **given)
-        batch_size = self.batch_size
-        wanted = getattr(dataset, "batch_size", None)
-        if self._is_streaming and batch_size is not None and wanted not in {None, batch_size}:
+        engine, batch_size = self._engine, self.batch_size
+        if engine is None or batch_size is None:
+            if engine is not None and engine.transforms is not None:
+                msg = (
+                    "the dataset has transforms, and a loader of single samples (batch_size=None) "
+                    "cannot tell how many of these a row came from; give both the same batch_size"
+                )
+                raise SchemaError(msg)
+            return
+        self._check_batch_size()
+        if is_default_collate(self.collate_fn):
+            engine.refuse_mixed(self.batch_format, batch_size)
+
+    def _check_batch_size(self) -> None:
+        """Raise `SchemaError` if the dataset has another batch size, as it may be set late."""
+        wanted = None if self._engine is None else self._engine.epochs.batch_size
+        if self.batch_size is not None and wanted not in {None, self.batch_size}:
             msg = (
-                f"the loader has batch_size={batch_size}, its data set {wanted}: the order of "
+                f"the loader has batch_size={self.batch_size}, its dataset {wanted}: the order of "
                 "samples, and where a checkpoint goes on, depend on it; give both the same"
             )
             raise SchemaError(msg)
-        if self._transforms is not None and batch_size is None:
-            msg = (
-                "the data set has transforms, and a loader of single samples (batch_size=None) "
-                "cannot tell how many of these a row came from; give both the same batch_size"
-            )
-            raise SchemaError(msg)
-
-        if self._is_streaming and batch_size is not None and is_default_collate(self.collate_fn):
-            refuse_mixed = getattr(dataset, "_refuse_mixed", None)
-            if refuse_mixed is not None:
-                refuse_mixed(self.batch_format, batch_size)
 
     @property
     def num_samples_yielded(self) -> int:
         """Samples that this rank's trainer has received since it began to iterate."""
         return self._tally.samples
 
+    @num_samples_yielded.setter
+    def num_samples_yielded(self, samples: int) -> None:
+        self._tally.samples = checked({"num_samples": samples})["num_samples"]
+
     def state_dict(self) -> dict[str, Any] | None:
         """Return where training stands, prefetched batches left out; `None` for other data sets."""
-        if not self._is_streaming:
+        engine = self._engine
+        if engine is None:
             return None
-        dataset = cast("Any", self.dataset)
         if self._tally.samples and self.num_workers > 1 and not getattr(self, "in_order", True):
             msg = (
                 "with in_order=False batches overtake each other, so their number does not say "
                 "which were given, and no checkpoint can; use in_order=True, torch's default"
             )
             raise CheckpointError(msg)
-        received = self._tally.samples * dataset.world.num_ranks // (dataset.replication or 1)
-        options = {"finished": True} if self._tally.finished and self.drop_last else {}
-        state: dict[str, Any] = dataset.state_dict(
-            num_samples=received, from_beginning=False, **options
+        received = self._tally.samples * engine.num_ranks
+        if self._tally.finished and self.drop_last:
+            received = max(received, engine.epochs.left(engine.world))
+        # Subclasses may have a method of their own, which takes what the reference's does.
+        state: dict[str, Any] = cast("Any", self.dataset).state_dict(
+            num_samples=received, from_beginning=False
         )
         return state
 
@@ -163,7 +195,7 @@ class StreamingDataLoader(DataLoader[Any]):
         Raises:
             TypeError: There is a state, but the data set is none that can use it.
         """
-        if self._is_streaming:
+        if self._engine is not None:
             cast("Any", self.dataset).load_state_dict(state)
             self._tally = Tally()  # nothing was received since
         elif state is not None:
@@ -177,9 +209,13 @@ class StreamingDataLoader(DataLoader[Any]):
         """Begin an iteration; the count of samples starts at 0."""
         if isinstance(self._iterator, InWorkers) and self._iterator.is_over:
             self._iterator = None  # persistent workers of which one has died
-        stats = getattr(self.dataset, "stats", None) if self._is_streaming else None
-        is_local = bool(getattr(self.dataset, "_is_local", False))
-        self._clock = Clock(stats or dict, self.num_workers, is_local=is_local)
+        engine = self._engine
+        if engine is None:
+            self._clock = Clock(dict, self.num_workers)
+        else:
+            self._check_batch_size()
+            stats = engine.epochs.shared.totals
+            self._clock = Clock(stats, self.num_workers, is_local=engine.is_local)
         iterator = cast("InProcess | InWorkers", super().__iter__())
         iterator.tally.clock = self._clock
         if self._prepared:
@@ -200,15 +236,16 @@ class StreamingDataLoader(DataLoader[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration begin `epoch`; see the data set's."""
-        if hasattr(self.dataset, "set_epoch"):
-            cast("Any", self.dataset).set_epoch(epoch)
+        set_epoch = getattr(self.dataset, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch)
 
     # --- what Accelerate asks and says ------------------------------------------------------------
 
     @property
     def _is_accelerate_prepared(self) -> bool:
         """Whether Accelerate is to leave this loader alone."""
-        return self._is_streaming
+        return self._engine is not None
 
     @_is_accelerate_prepared.setter
     def _is_accelerate_prepared(self, prepared: bool) -> None:
@@ -217,28 +254,25 @@ class StreamingDataLoader(DataLoader[Any]):
     @property
     def use_stateful_dataloader(self) -> bool:
         """Whether Accelerate is to save and load this loader's state with its own."""
-        return self._is_streaming
+        return self._engine is not None
 
     # --- batches ----------------------------------------------------------------------------------
 
     @property
-    def _is_streaming(self) -> bool:
-        dataset = self.dataset
-        return isinstance(dataset, IterableDataset) and callable(getattr(dataset, "batches", None))
-
-    @property
-    def _transforms(self) -> object:
-        """What the data set does to rows and batches, None if nothing."""
-        return getattr(self.dataset, "transforms", None) if self._is_streaming else None
+    def _engine(self) -> Engine | None:
+        """What a streaming dataset is made of; None for all other datasets."""
+        return _engine_of(self.dataset)
 
     def _get_iterator(self) -> Any:  # noqa: ANN401 - torch's iterators are private
+        engine = self._engine
         if self.num_workers == 0:
-            return InProcess(LoaderView(self, self._recipe(), None) if self._is_streaming else self)
+            view = None if engine is None else LoaderView(self, self._recipe(engine), None)
+            return InProcess(view or self)
         self.check_worker_number_rationality()
-        if not self._is_streaming:
+        if engine is None:
             return InWorkers(self, None)
         receiver = self._receiver()
-        return InWorkers(LoaderView(self, self._recipe(), receiver), receiver)
+        return InWorkers(LoaderView(self, self._recipe(engine), receiver), receiver)
 
     def _receiver(self) -> Receiver | None:
         """Return slots for all workers, or `None` where batches have to go torch's way."""
@@ -249,11 +283,11 @@ class StreamingDataLoader(DataLoader[Any]):
             _log.warning("no anonymous memory for batches, which makes loading slower: %s", error)
             return None
 
-    def _recipe(self) -> MadeByDataset | Collated:
+    def _recipe(self, engine: Engine) -> MadeByDataset | Collated:
         # Lightning and others make a loader anew from its attributes, and so name the default.
         collate = cast("Callable[[Any], Any]", self.collate_fn)
         is_default = is_default_collate(collate)
-        if self.batch_size is not None and (is_default or self._transforms is not None):
+        if self.batch_size is not None and (is_default or engine.transforms is not None):
             return MadeByDataset(
                 batch_format=self.batch_format,
                 ragged=self.ragged,

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
-import tempfile
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
-from streaming_core._arguments import checked
-from streaming_core._store import LocalStore, RequestPolicy, open_store
+from streaming_core._arguments import checked, suggests
+from streaming_core._store import RequestPolicy
 from streaming_core.errors import SchemaError
+from streaming_reader._attributes import forget_assigned, open_to_subclasses
+from streaming_reader._cache_home import is_url, user_cache
 from streaming_reader._options import KeptOptions, KeptUrl
 from streaming_reader._reading import HUB, Reading, guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streaming_core._store import RateLimiter, StorageOptions
 
 __all__ = [
+    "ResolvedStream",
     "Stream",
     "StreamDefaults",
-    "cache_home",
-    "is_url",
     "streams_registry",
-    "user_cache",
 ]
 
-_CACHE_VARIABLE: Final = "STREAMING_CACHE_DIR"
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_NEVER_CALLED: Final = (
+    "prepare_shard",
+    "get_shards",
+    "set_up_local",
+    "get_index_size",
+    "_prepare_shard_part",
+    "_download_file",
+)
+"""What subclasses of other loaders' streams override."""
 _ENTRY_POINTS: Final = "streaming_streams_registry"
 
 
@@ -60,6 +65,87 @@ class StreamDefaults:
         return RequestPolicy(tries, timeout=timeout, busy=timeout * tries, limiter=limiter)
 
 
+class ResolvedStream:
+    """Where a stream's data lies and is kept, and how it is read: its own settings and defaults."""
+
+    def __init__(
+        self, given: Mapping[str, Any], read_as: Mapping[str, Any], defaults: StreamDefaults
+    ) -> None:
+        """Take `given` settings first; `read_as` says how to read data that nobody converted."""
+        known = {key: value for key, value in given.items() if value is not None}
+        self.given = given
+        self.settings = replace(defaults, **known)
+        """All settings, with the defaults applied."""
+        self._read_as = read_as
+
+    def with_defaults(self, defaults: StreamDefaults) -> ResolvedStream:
+        """Return the stream with other defaults."""
+        return ResolvedStream(self.given, self._read_as, defaults)
+
+    @property
+    def reading(self) -> Reading | None:
+        """How to read data that nobody converted; None for shards with an index."""
+        if self.split and self._read_as["format"] == HUB:
+            msg = (
+                f"split={self.split!r} is a sub-folder; a split of a data set of the Hub is said "
+                f"with format_options={{'split': {self.split!r}}}"
+            )
+            raise SchemaError(msg)
+        return Reading.of(self.source, **self._read_as)
+
+    @property
+    def source(self) -> str | None:
+        """Where the data lies, the split included."""
+        place = KeptUrl.whole(self.settings.remote or self.settings.local or "")
+        if not place or not self.split:
+            return place or None
+        return KeptUrl.of(f"{place.rstrip('/')}/{self.split}")
+
+    @property
+    def local(self) -> str:
+        """Where the shards are kept, without the split."""
+        if self.settings.local:
+            return self.settings.local
+        return str(user_cache(KeptUrl.whole(self.settings.remote or "")))
+
+    @property
+    def split(self) -> str:
+        """The sub-folder of both, or nothing."""
+        return self.settings.split or ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the shards' files on this machine."""
+        if self.settings.remote is None and self.reading is not None:
+            return user_cache(self.source or "")  # what is made of files is not put beside them
+        return Path(self.local, self.split) if self.split else Path(self.local)
+
+    @property
+    def url(self) -> str | None:
+        """The folder or URL that shards are fetched from; None if they are read in place."""
+        remote = self.settings.remote
+        if self.reading is not None:
+            return self.source
+        if remote is None:
+            return None
+        remote = KeptUrl.whole(remote)
+        url = KeptUrl.of(f"{remote.rstrip('/')}/{self.split}" if self.split else remote)
+        if "://" not in url and os.path.realpath(url) == os.path.realpath(self.folder):
+            return None
+        return url
+
+    @property
+    def storage_options(self) -> StorageOptions | None:
+        """What to open the remote with; those of the data set are not for folders.
+
+        Raises `AccessDeniedError` if they stayed behind in another process.
+        """
+        options = self.settings.storage_options
+        is_own = self.given["storage_options"] is not None
+        return options.get() if options and (is_own or is_url(self.settings.remote or "")) else None
+
+
+@open_to_subclasses
 class Stream:
     """A data set, or part of one, to be mixed with others; what is not given the data set gives.
 
@@ -98,10 +184,11 @@ class Stream:
 
     Example:
         >>> stream = Stream(remote="/data/c4", local="/cache/c4", split="train", proportion=0.3)
-        >>> stream.folder.as_posix(), stream.url
-        ('/cache/c4/train', '/data/c4/train')
+        >>> stream.remote, stream.split, stream.download_retry
+        ('/data/c4', 'train', 2)
     """
 
+    @suggests()
     def __init__(  # noqa: PLR0913 - the reference's arguments
         self,
         *,
@@ -123,6 +210,7 @@ class Stream:
         format_options: Mapping[str, Any] | None = None,
         index: str | os.PathLike[str] | None = None,
     ) -> None:
+        _refuse_overrides(type(self))
         weight = checked({"proportion": proportion, "repeat": repeat, "choose": choose})
         if sum(number is not None for number in weight.values()) > 1:
             msg = (
@@ -133,7 +221,7 @@ class Stream:
         self.proportion: float | None = weight["proportion"]
         self.repeat: float | None = weight["repeat"]
         self.choose: int | None = weight["choose"]
-        self._given: dict[str, Any] = {
+        given: dict[str, Any] = {
             "remote": _place(remote, "remote"),
             "local": _place(local, "local"),
             "split": split,
@@ -144,7 +232,7 @@ class Stream:
             "storage_options": KeptOptions.of(storage_options),
         }
         settings = checked({"format": format, "format_options": format_options})
-        self._said: dict[str, Any] = {
+        read_as: dict[str, Any] = {
             "format": settings["format"],
             "columns": columns,
             "filters": filters,
@@ -152,149 +240,64 @@ class Stream:
             "options": guarded(settings["format_options"]),
             "index": _place(index, "index"),
         }
-        self._settings = self._resolve(StreamDefaults())
-
-    def _resolve(self, defaults: StreamDefaults) -> StreamDefaults:
-        known = {key: value for key, value in self._given.items() if value is not None}
-        return replace(defaults, **known)
+        forget_assigned(self)
+        self._streaming_engine = ResolvedStream(given, read_as, StreamDefaults())
 
     def apply_default(self, defaults: StreamDefaults) -> Self:
         """Take from `defaults` what this stream does not say itself; return the stream."""
-        self._settings = self._resolve(defaults)
-        if self._settings.remote is None and self._settings.local is None:
+        self._streaming_engine = self._streaming_engine.with_defaults(defaults)
+        settings = self._streaming_engine.settings
+        if settings.remote is None and settings.local is None:
             msg = "give remote (where the shards lie), local (where they are kept), or both"
             raise SchemaError(msg)
         return self
 
     @property
-    def reading(self) -> Reading | None:
-        """How to read data that nobody converted; None for shards with an index."""
-        if self.split and self._said["format"] == HUB:
-            msg = (
-                f"split={self.split!r} is a sub-folder; a split of a data set of the Hub is said "
-                f"with format_options={{'split': {self.split!r}}}"
-            )
-            raise SchemaError(msg)
-        return Reading.of(self.source, **self._said)
-
-    @property
-    def source(self) -> str | None:
-        """Where the data lies, the split included."""
-        place = KeptUrl.whole(self._settings.remote or self._settings.local or "")
-        if not place or not self.split:
-            return place or None
-        return KeptUrl.of(f"{place.rstrip('/')}/{self.split}")
-
-    @property
-    def settings(self) -> StreamDefaults:
-        """All settings, with the defaults applied."""
-        return self._settings
-
-    @property
     def remote(self) -> str | None:
         """Where the shards lie, without the split; None if they are read in place."""
-        return self._settings.remote
+        return self._streaming_engine.settings.remote
 
     @property
     def local(self) -> str:
         """Where the shards are kept, without the split."""
-        if self._settings.local:
-            return self._settings.local
-        return str(user_cache(KeptUrl.whole(self._settings.remote or "")))
+        return self._streaming_engine.local
 
     @property
     def split(self) -> str:
         """The sub-folder of both, or nothing."""
-        return self._settings.split or ""
+        return self._streaming_engine.split
 
     @property
-    def folder(self) -> Path:
-        """The folder that holds the shards' files on this machine."""
-        if self.remote is None and self.reading is not None:
-            return user_cache(self.source or "")  # what is made of files is not put beside them
-        return Path(self.local, self.split) if self.split else Path(self.local)
+    def download_retry(self) -> int:
+        """How often a failed download is tried again."""
+        return self._streaming_engine.settings.download_retry
 
     @property
-    def url(self) -> str | None:
-        """The folder or URL that shards are fetched from; None if they are read in place."""
-        remote = self.remote
-        if self.reading is not None:
-            return self.source
-        if remote is None:
-            return None
-        remote = KeptUrl.whole(remote)
-        url = KeptUrl.of(f"{remote.rstrip('/')}/{self.split}" if self.split else remote)
-        if "://" not in url and os.path.realpath(url) == os.path.realpath(self.folder):
-            return None
-        return url
+    def download_timeout(self) -> float:
+        """Seconds after which a request that brings nothing has failed."""
+        return self._streaming_engine.settings.download_timeout
 
     @property
-    def storage_options(self) -> StorageOptions | None:
-        """What to open the remote with; those of the data set are not for folders.
+    def validate_hash(self) -> str | None:
+        """A hash of the index that every fetched file must match."""
+        return self._streaming_engine.settings.validate_hash
 
-        Raises `AccessDeniedError` if they stayed behind in another process.
-        """
-        options = self._settings.storage_options
-        is_own = self._given["storage_options"] is not None
-        return options.get() if options and (is_own or is_url(self.remote or "")) else None
+    @property
+    def keep_zip(self) -> bool:
+        """Whether compressed files are kept beside the decompressed ones."""
+        return self._streaming_engine.settings.keep_zip
 
     def __repr__(self) -> str:
-        names = [f.name for f in fields(self._settings) if f.name != "storage_options"]
+        settings = self._streaming_engine.settings
+        names = [f.name for f in fields(settings) if f.name != "storage_options"]
         shown = {
-            **{name: getattr(self._settings, name) for name in names},
+            **{name: getattr(settings, name) for name in names},
             "proportion": self.proportion,
             "repeat": self.repeat,
             "choose": self.choose,
         }
         inner = ", ".join(f"{key}={value!r}" for key, value in shown.items() if value is not None)
-        return f"Stream({inner})"
-
-
-def user_cache(remote: str) -> Path:
-    """Return the folder that stands for a place of data in the user's cache."""
-    name = hashlib.blake2s(_absolute(remote).encode(), digest_size=16).hexdigest()
-    return cache_home() / name
-
-
-def cache_home() -> Path:
-    """Return the user's cache; without a home, a folder in the system's one for temporary files.
-
-    Raises `SchemaError` if somebody else has made that.
-    """
-    home = os.environ.get(_CACHE_VARIABLE)
-    if home is not None:
-        return Path(home)
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "streaming-core")
-    except RuntimeError:  # as in containers: neither HOME nor an entry in the list of users
-        folder = Path(tempfile.gettempdir(), f"streaming-core-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if found.st_uid != os.getuid() or found.st_mode & 0o077 or not folder.is_dir():
-            msg = (
-                f"{folder} is not a folder that only this user can read and write, and there is "
-                f"no home folder to keep data in; say local=, or set {_CACHE_VARIABLE}"
-            )
-            raise SchemaError(msg) from None
-        return folder
-
-
-def is_url(remote: str) -> bool:
-    """Tell whether a place is not a folder or file of this machine."""
-    scheme = _SCHEME.match(remote)
-    return scheme is not None and scheme[1].lower() != "file"
-
-
-def _absolute(remote: str) -> str:
-    """Return the same text for the same place: paths in full, URLs without trailing slashes."""
-    scheme = _SCHEME.match(remote)
-    if scheme is None:
-        # Unlike those of `Path`, these take links that form a loop, and `~` without a home.
-        return os.path.realpath(os.path.expanduser(remote))  # noqa: PTH111 - see above
-    store = open_store(remote) if scheme[1].lower() == "file" else None
-    if isinstance(store, LocalStore):
-        return os.path.realpath(store.path)
-    return remote.rstrip("/")
+        return f"{type(self).__name__}({inner})"
 
 
 def _place(value: object, name: str) -> str | None:
@@ -307,8 +310,43 @@ def _place(value: object, name: str) -> str | None:
     return None if text is None else KeptUrl.of(text)
 
 
+def _refuse_overrides(cls: type[Stream]) -> None:
+    """Raise `SchemaError` for methods of a subclass that nothing here would call."""
+    found = [name for name in _NEVER_CALLED if hasattr(cls, name)]
+    if found:
+        msg = (
+            f"{cls.__name__}.{found[0]} would never be called: shards are fetched side by side by "
+            "the stores. For a place that no store reads yet, register one with "
+            "streaming_core.register_store; to change samples, override __getitem__ of the "
+            "dataset or give it transforms"
+        )
+        raise SchemaError(msg)
+
+
+_Kind = TypeVar("_Kind", bound="type[Stream]")
+
+
 class _Registry(dict[str, type[Stream]]):
     """Stream classes by name; packages add theirs by an entry point."""
+
+    @overload
+    def register(self, name: str) -> Callable[[_Kind], _Kind]: ...
+    @overload
+    def register(self, name: str, func: _Kind) -> _Kind: ...
+    def register(self, name: str, func: type[Stream] | None = None) -> object:
+        """Add a class under a name; without the class, return what decorates it.
+
+        Example:
+            >>> @streams_registry.register("mine")
+            ... class Mine(Stream):
+            ...     pass
+            >>> streams_registry.pop("mine").__name__
+            'Mine'
+        """
+        if func is None:
+            return partial(self.register, name)
+        self[name] = func
+        return func
 
     def find(self, name: str) -> type[Stream]:
         """Return the class `name`; `SchemaError` lists the names there are."""

@@ -12,6 +12,7 @@ Example:
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 from typing import TYPE_CHECKING
 
 from streaming_core._version import __version__
@@ -50,7 +51,6 @@ __all__ = [
     "ShardTable",
     "Store",
     "Stream",
-    "StreamingDataLoader",
     "StreamingDataset",
     "StreamingError",
     "TSVWriter",
@@ -72,6 +72,9 @@ __all__ = [
     "testing",
     "tokenize",
 ]
+
+if importlib.machinery.PathFinder.find_spec("torch") is not None:
+    __all__ += ["StreamingDataLoader"]  # without torch, `import *` would fail
 
 _SUBMODULES = frozenset({"errors", "testing"})
 _HOMES = {

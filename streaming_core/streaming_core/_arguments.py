@@ -7,9 +7,11 @@ import os
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import wraps
 from numbers import Real
 from reprlib import Repr
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, cast
 
 import numpy as np
 
@@ -18,10 +20,21 @@ from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from types import FunctionType
 
     from streaming_core.errors import StreamingError
 
-__all__ = ["ARGUMENTS", "Argument", "argument_problem", "checked", "unexpected"]
+__all__ = [
+    "ARGUMENTS",
+    "Argument",
+    "argument_problem",
+    "checked",
+    "refuse_unknown",
+    "suggests",
+    "unexpected",
+]
+
+_P = ParamSpec("_P")
 
 _shown = Repr()
 _shown.maxstring = _shown.maxother = _shown.maxlong = 80
@@ -171,6 +184,55 @@ def checked(
                 raise unexpected(value, name, str(wanted), error=error) from None
         found[name] = value
     return found
+
+
+def refuse_unknown(
+    given: Collection[object],
+    known: Collection[str],
+    where: str,
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Raise `SchemaError` for names that there are not, with what may have been meant.
+
+    Example:
+        >>> refuse_unknown({"shufle": True}, ["shuffle", "batch_size"], "Data")
+        Traceback (most recent call last):
+            ...
+        streaming_core.errors.SchemaError: Data takes no 'shufle' (did you mean 'shuffle'?). ...
+    """
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    import difflib  # noqa: PLC0415 - of use only here
+
+    said: list[str] = []
+    for name in unknown:
+        near = difflib.get_close_matches(str(name), known, n=1)
+        hint = hints.get(str(name)) or (f"did you mean {near[0]!r}?" if near else "")
+        said.append(f"{name!r:.80}{f' ({hint})' if hint else ''}")
+    msg = f"{where} takes no {', no '.join(said)}. It takes {', '.join(sorted(known))}"
+    raise SchemaError(msg)
+
+
+def suggests(*options: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Let an `__init__` tell what may have been meant by a keyword that it does not take.
+
+    `options` are what it takes as `**options`.
+    """
+
+    def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
+        code = cast("FunctionType", init).__code__
+        known = {*code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount], *options}
+
+        @wraps(init)
+        def checked_init(*args: _P.args, **given: _P.kwargs) -> None:
+            if not known.issuperset(given):
+                refuse_unknown(given, known, type(args[0]).__name__)
+            init(*args, **given)
+
+        return checked_init
+
+    return decorate
 
 
 def argument_problem(name: str, value: object) -> str | None:

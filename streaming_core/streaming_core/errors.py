@@ -32,6 +32,7 @@ __all__ = [
     "ResumeError",
     "SampleError",
     "SchemaError",
+    "SettingError",
     "ShardCorruptError",
     "ShardFetchError",
     "ShardSizeError",
@@ -68,6 +69,12 @@ class SchemaError(StreamingError, TypeError, ValueError):
     kind = "schema"
 
 
+class SettingError(StreamingError, AttributeError, ValueError):
+    """A setting that cannot be changed any more, or is asked for before there is one."""
+
+    kind = "setting"
+
+
 class SampleError(StreamingError, TypeError, ValueError):
     """A sample that does not fit the columns: says which, the column, what was wanted and came."""
 
@@ -80,7 +87,7 @@ class MissingColumnError(SampleError, KeyError):
     kind = "missing-column"
 
 
-class UnsafeEncodingError(StreamingError, PermissionError):
+class UnsafeEncodingError(StreamingError, PermissionError, ValueError):
     """Data that needs an encoding able to run code (`pkl`), without permission by name."""
 
     kind = "unsafe-encoding"

@@ -72,7 +72,7 @@ def _unpacked(function: Any) -> Iterator[str]:
     for annotation in inspect.get_annotations(function).values():
         taken = re.fullmatch(r"Unpack\[(\w+)\]", str(annotation))
         if taken:
-            options = function.__globals__[taken[1]]
+            options = inspect.unwrap(function).__globals__[taken[1]]
             for name in sorted(options.__annotations__):
                 kind = options.__annotations__[name]
                 yield f"{name}: {getattr(kind, '__forward_arg__', kind)}"

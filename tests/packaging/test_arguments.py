@@ -56,6 +56,45 @@ def _dataset(data: Path, **given: Any) -> StreamingDataset:
     return StreamingDataset(**{"local": data, "batch_size": 4, **given})
 
 
+MISSPELLED: list[tuple[Any, dict[str, Any], str]] = [
+    (StreamingDataset, {"shufle": True}, "shuffle"),
+    (type("Mine", (StreamingDataset,), {}), {"locl": "here"}, "local"),
+    (Stream, {"propotion": 1.0}, "proportion"),
+    (LocalDataset, {"splitt": "a"}, "split"),
+    (StreamingDataLoader, {"dataset": [], "numworkers": 2}, "num_workers"),
+    (MDSWriter, {"out": "new", "columns": COLUMNS, "compresion": "zstd"}, "compress"),
+    (JSONWriter, {"out": "new", "columns": COLUMNS, "newlin": "a"}, "newline"),
+    (CSVWriter, {"out": "new", "columns": COLUMNS, "seperator": ";"}, "separator"),
+    (create_dataloader, {"batch_size": 4, "seed": 1}, "shuffle_seed"),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "meant"), MISSPELLED)
+def test_a_misspelled_argument_is_told_what_it_is_called(
+    function: Any,
+    given: dict[str, Any],
+    meant: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By an error that is a `TypeError`, as Python's own, before anything is done."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match=rf"takes no '\w+' \((did you mean|it is) .?{meant}"):
+        function(**given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_loader_has_the_batch_size_of_its_dataset(data: Path) -> None:
+    """Unless it is told another one, which is then an error; without one, torch's default."""
+    assert StreamingDataLoader(_dataset(data)).batch_size == 4
+    assert [len(batch["id"]) for batch in StreamingDataLoader(_dataset(data))] == [4] * 10
+    assert StreamingDataLoader(_dataset(data, batch_size=None)).batch_size == 1
+    assert StreamingDataLoader(LocalDataset(data)).batch_size == 1
+    assert StreamingDataLoader(_dataset(data), None).batch_size is None
+    with pytest.raises(StreamingError, match="the loader has batch_size=1, its dataset 4"):
+        StreamingDataLoader(_dataset(data), 1)
+
+
 CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "StreamingDataset": (StreamingDataset, _dataset),
     "Stream": (
@@ -239,7 +278,7 @@ def test_what_an_attribute_cannot_be_is_refused_as_well(
     dataset.predownload = np.int64(3)  # type: ignore[assignment]
     assert repr(dataset.predownload) == "3"
     dataset.predownload = None
-    assert dataset.predownload is None
+    assert dataset.predownload == 32
 
 
 @pytest.mark.parametrize(

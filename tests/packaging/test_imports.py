@@ -108,3 +108,22 @@ def test_an_unknown_name_is_an_attribute_error_with_a_hint(name: str, hint: str)
 def test_probing_for_a_private_name_gives_the_plain_error() -> None:
     """Tools that probe for dunder names get the ordinary answer."""
     assert not hasattr(streaming_core, "__wrapped__")
+
+
+@pytest.mark.process
+def test_all_names_can_be_imported_without_torch() -> None:
+    """`import *` in the base install brings all but the loader, whose name says what it needs."""
+    code = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == "torch" else find(name, *rest)
+from streaming_core import *
+assert MDSWriter and StreamingDataset and "StreamingDataLoader" not in globals()
+import streaming_core
+try:
+    streaming_core.StreamingDataLoader
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "streaming-core[torch]" in done.stdout

@@ -33,7 +33,10 @@ _SHARD = 7
 
 
 def _catalogue(dataset: Any) -> Catalogue:
-    found: Catalogue = dataset._catalogue
+    if isinstance(dataset, LocalDataset):
+        found: Catalogue = dataset._streaming_catalogue
+    else:
+        found = dataset._streaming_engine.catalogue
     return found
 
 

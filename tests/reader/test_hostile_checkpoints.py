@@ -123,7 +123,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_numbers(root / str(size), size) for size in (101, 64)]
 
 
-def _open(folders: list[Path], method: str, world: World = _WORLD) -> StreamingDataset:
+def _open(folders: list[Path], method: Any, world: World = _WORLD) -> StreamingDataset:
     return Numbers(
         streams=[Stream(local=folder) for folder in folders],
         batch_size=4,

@@ -107,7 +107,8 @@ def test_what_is_refused_could_not_be_in_a_batch(
     batch_format: str,
 ) -> None:
     """And numbers, and texts, of whatever types they are, are never refused: they go together."""
-    refuse = StreamingDataset._refuse_mixed
+    engine = type(_mixed(places, names[:2])._streaming_engine)
+    refuse = engine.refuse_mixed
     for pair in itertools.combinations(names, 2):
         dataset = _mixed(places, list(pair))
         refused = _error(dataset, batch_format)
@@ -116,12 +117,12 @@ def test_what_is_refused_could_not_be_in_a_batch(
         if refused is None or "Take batch_format='rows'" not in str(refused):
             continue
         with monkeypatch.context() as unchecked:
-            unchecked.setattr(StreamingDataset, "_refuse_mixed", lambda *_: None)
+            unchecked.setattr(engine, "refuse_mixed", lambda *_: None)
             errors = [
                 _error(_mixed(places, list(order)), batch_format) for order in (pair, pair[::-1])
             ]
         assert any(errors), pair
-    assert StreamingDataset._refuse_mixed is refuse
+    assert engine.refuse_mixed is refuse
 
 
 _APART = [("int", "str"), ("str", "ndarray"), ("bytes", "arrow list"), ("arrow timestamp", "int")]

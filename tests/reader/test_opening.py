@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from streaming_core import MDSWriter
 from streaming_core.errors import SchemaError
+from streaming_reader._cache_home import user_cache
 from streaming_reader._documents import Verdict, judge
 from streaming_reader.dataset import StreamingDataset
-from streaming_reader.stream import Stream, user_cache
+from streaming_reader.stream import Stream
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -294,7 +294,7 @@ def test_an_epoch_whose_last_batch_was_dropped_is_over(ids_folder: Path) -> None
 def test_what_would_make_a_checkpoint_wrong_is_refused(ids_folder: Path, more_folder: Path) -> None:
     """Another batch size in the loader, another global batch of streams."""
     dataset = StreamingDataset(local=ids_folder, batch_size=8)
-    with pytest.raises(SchemaError, match="batch_size=4, its data set 8"):
+    with pytest.raises(SchemaError, match="batch_size=4, its dataset 8"):
         StreamingDataLoader(dataset, batch_size=4)
     job = _Job(_mixture(ids_folder, more_folder), batching_method="per_stream", epoch_size=96)
     _, state = job.steps(1, 1, 0, stop=2)
@@ -313,3 +313,27 @@ def test_a_state_of_batches_out_of_order_is_refused(ids_folder: Path) -> None:
         break
     with pytest.raises(CheckpointError, match="in_order"):
         loader.state_dict()
+
+
+def test_a_state_of_the_reference_before_its_first_epoch_is_the_beginning(
+    ids_folder: Path,
+) -> None:
+    """It says epoch -1 then; with samples, or from us, that cannot be."""
+    dataset = StreamingDataset(local=ids_folder, batch_size=4)
+    state = {
+        "epoch": -1,
+        "sample_in_epoch": 0,
+        "num_canonical_nodes": 1,
+        "shuffle_seed": 9176,
+        "initial_physical_nodes": None,
+    }
+    dataset.load_state_dict(state)
+    assert dataset.next_epoch == 0
+    assert [sample["id"] for sample in dataset] == list(range(101))
+    for wrong in (
+        {**state, "sample_in_epoch": 4},
+        {**state, "epoch": -2},
+        {**dataset.state_dict(), "epoch": -1},
+    ):
+        with pytest.raises(CheckpointError, match="epoch"):
+            dataset.load_state_dict(wrong)

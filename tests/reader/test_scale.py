@@ -68,7 +68,7 @@ for worker in range(64):
     pid = os.fork()
     if not pid:
         os.close(stop_write)
-        dataset._world = World(0, 1, 1, worker, 64)
+        dataset._streaming_engine.named_world = World(0, 1, 1, worker, 64)
         next(iter(dataset))
         os.write(said_write, b"x")
         os.read(stop_read, 1)

@@ -41,7 +41,7 @@ def test_a_stream_may_be_used_in_several_data_sets(ids_folder: Path, more_folder
         assert len(list(dataset)) == size
     assert StreamingDataset(streams=[first, first], batch_size=4).epoch_size == 202
     retrying = StreamingDataset(streams=[first], batch_size=4, download_retry=7)
-    assert retrying.streams[0].settings.download_retry == 7
+    assert retrying.streams[0].download_retry == 7
     assert (repr(first), repr(second)) == said
 
 
@@ -58,7 +58,7 @@ def _pair(tmp_path: Path, **options: Any) -> list[Stream]:
 
 @pytest.mark.parametrize("method", ["random", "stratified"])
 def test_streams_of_other_columns_are_refused_before_the_first_batch(
-    tmp_path: Path, method: str
+    tmp_path: Path, method: Any
 ) -> None:
     """With both columns, and what may be done."""
     streams = _pair(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from streaming_core._arguments import suggests
 from streaming_core._format._mds import MDSColumns, config_bytes, shard_header
 from streaming_writer._arrow import arrow_columns, is_arrow
 from streaming_writer._kind import ShardFile
@@ -101,6 +102,7 @@ class MDSWriter(Writer):
             They are in no file that is written.
     """
 
+    @suggests(*WriterOptions.__annotations__)
     def __init__(
         self,
         *,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
-from streaming_core._arguments import checked
+from streaming_core._arguments import checked, suggests
 from streaming_core._format._mds import came
 from streaming_core._format._text import JSONColumns, XSVColumns, XSVFormat, shard_meta
 from streaming_core.errors import SampleError, SchemaError
@@ -134,6 +134,7 @@ class JSONWriter(Writer):
         1
     """
 
+    @suggests(*WriterOptions.__annotations__)
     def __init__(
         self,
         *,
@@ -168,6 +169,7 @@ class XSVWriter(Writer):
 
     _format: XSVFormat = "xsv"
 
+    @suggests(*WriterOptions.__annotations__)
     def __init__(
         self,
         *,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 
-from streaming_core._arguments import argument_problem
+from streaming_core._arguments import argument_problem, refuse_unknown
 from streaming_core._extras import require
 from streaming_core.errors import SchemaError
 from streaming_reader._pipeline._create import create_dataloader
-from streaming_reader._pipeline._names import SOURCE, PipelineOptions, refuse_unknown
+from streaming_reader._pipeline._names import ELSEWHERE, SOURCE, PipelineOptions
 from streaming_reader._pipeline._packing import pack
 from streaming_reader._pipeline._text import chat_template, tokenize
 
@@ -88,7 +88,7 @@ def dataloader_from_config(
         streaming_core.errors.SchemaError: the config takes no 'batch_sise' (did you mean ...
     """
     given, where = _read(config)
-    refuse_unknown(given, SETTINGS, where)
+    refuse_unknown(given, SETTINGS, where, ELSEWHERE)
     _check(given, where)
     settings: dict[str, Any] = {
         name: _function(value, name) if name in _FUNCTIONS and value is not None else value
@@ -205,7 +205,7 @@ def _check(given: dict[str, Any], where: str) -> None:
     streams: object = given.get("streams")
     if isinstance(streams, list) and not any(p.startswith("streams:") for p in problems):
         for at, source in enumerate(cast("list[dict[str, Any]]", streams)):
-            refuse_unknown(source, SOURCE | {"path"}, f"streams[{at}] of {where}")
+            refuse_unknown(source, SOURCE | {"path"}, f"streams[{at}] of {where}", ELSEWHERE)
             problems += _wrong(source, f"streams[{at}].")
     if problems:
         msg = f"{where} has values of a wrong type: {'; '.join(problems)}"
@@ -254,13 +254,14 @@ def _step(step: Any, where: str, known: Mapping[str, Callable[..., Any]]) -> Any
         msg = f"{where} must name one transform, such as {example}: {{...}}, came {sorted(step)}"
         raise SchemaError(msg)
     ((name, options),) = step.items()
-    refuse_unknown([name], known.keys(), where)
+    refuse_unknown([name], known.keys(), where, ELSEWHERE)
     make = known[name]
     parameters = inspect.signature(make).parameters
     if not isinstance(options, Mapping):
         msg = f"{where}: {name} takes a mapping of settings, came {options!r:.80}"
         raise SchemaError(msg)
-    refuse_unknown(cast("Mapping[str, Any]", options), parameters.keys(), f"{where}: {name}")
+    given = cast("Mapping[str, Any]", options)
+    refuse_unknown(given, parameters.keys(), f"{where}: {name}", ELSEWHERE)
     needed = [p.name for p in parameters.values() if p.default is p.empty]
     if any(option not in options for option in needed):
         msg = f"{where}: {name} needs {', '.join(needed)}"

@@ -6,16 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from streaming_core._arguments import checked
+from streaming_core._arguments import checked, refuse_unknown
 from streaming_core._world import World
 from streaming_core.errors import SchemaError
 from streaming_reader._pipeline._names import (
     DATASET,
+    ELSEWHERE,
     LOADER,
     SOURCE,
     TRANSFORMS,
     PipelineOptions,
-    refuse_unknown,
 )
 from streaming_reader._pipeline._transforms import Transforms
 from streaming_reader.dataset import StreamingDataset
@@ -77,7 +77,7 @@ def create_dataloader(
 
     given: dict[str, Any] = dict(options)
     known = PipelineOptions.__annotations__.keys() | {"path", "batch_size"}
-    refuse_unknown(given, known, "create_dataloader")
+    refuse_unknown(given, known, "create_dataloader", ELSEWHERE)
     batch_size = checked({"batch_size": batch_size}, required=("batch_size",))["batch_size"]
     dataset = StreamingDataset(
         streams=_streams(path, given),
@@ -144,7 +144,7 @@ def _mixed(source: object, at: int, common: dict[str, Any]) -> Stream:
         msg = f"streams[{at}] must be a Stream or a dict, came {source!r:.80}"
         raise SchemaError(msg)
     own = {**cast("Mapping[str, Any]", source)}
-    refuse_unknown(own, SOURCE | {"path"}, f"streams[{at}]")
+    refuse_unknown(own, SOURCE | {"path"}, f"streams[{at}]", ELSEWHERE)
     return _stream(own.pop("path", None), {**common, **own})
 
 

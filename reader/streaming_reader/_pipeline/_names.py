@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Final, TypedDict
-
-from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.context import BaseContext
 
     from torch import Generator
@@ -22,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATASET",
+    "ELSEWHERE",
     "LOADER",
     "SOURCE",
     "TRANSFORMS",
     "WORLD",
     "PipelineOptions",
     "SourceOptions",
-    "refuse_unknown",
 ]
 
 
@@ -115,7 +112,7 @@ LOADER: Final = (
     frozenset(PipelineOptions.__annotations__) - SOURCE - WORLD - TRANSFORMS - DATASET - {"streams"}
 )
 
-_ELSEWHERE: Final = {
+ELSEWHERE: Final = {
     "output_format": "it is batch_format here",
     "shuffle_buffer_size": "it is shuffle_block_size here, how far a sample may travel",
     "seed": "it is shuffle_seed here",
@@ -127,17 +124,3 @@ _ELSEWHERE: Final = {
     "batch_sampler": "the data set has its own order; see shuffle and batching_method",
 }
 """What other tools call it."""
-
-
-def refuse_unknown(given: Collection[object], known: Collection[str], where: str) -> None:
-    """Raise `SchemaError` for names that there are not, with what may have been meant."""
-    unknown = [name for name in given if name not in known]
-    if not unknown:
-        return
-    said: list[str] = []
-    for name in unknown:
-        near = difflib.get_close_matches(str(name), known, n=1)
-        hint = _ELSEWHERE.get(str(name)) or (f"did you mean {near[0]!r}?" if near else "")
-        said.append(f"{name!r:.80}{f' ({hint})' if hint else ''}")
-    msg = f"{where} takes no {', no '.join(said)}. It takes {', '.join(sorted(known))}"
-    raise SchemaError(msg)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from streaming_reader._attributes import engine_of
 from streaming_reader._epochs import ITERATION
 from streaming_reader._transport._channel import Counted, Delivery
 from streaming_reader._transport._failure import Failure
@@ -43,11 +44,9 @@ class MadeByDataset:
 
     def __call__(self, dataset: Any, /, *, lent: bool) -> Iterator[Counted]:  # noqa: ANN401 - duck-typed
         """Begin an epoch and return its batches."""
-        ours = getattr(dataset, "counted_batches", None)
         # Asked for here and not in a generator: an epoch begins now.
-        if ours is not None:
-            return (Counted(*item) for item in ours(**self._options, lent=lent))
-        return _counted(dataset.batches(**self._options))
+        batches = engine_of(dataset).counted_batches(dataset, **self._options, lent=lent)
+        return (Counted(*item) for item in batches)
 
 
 @final
@@ -117,9 +116,8 @@ class BatchSource(IterableDataset[Any]):
         Workers begin it later, when the data set may have been iterated or set otherwise.
         """
         self._announced += 1
-        announce = getattr(self.dataset, "announce", None)
-        if announce is not None:
-            announce(f"{self._name}:{self._announced}")
+        epochs = engine_of(self.dataset).epochs
+        epochs.shared.announce(f"{self._name}:{self._announced}")
 
     def _begin(self, *, lent: bool) -> Iterator[Counted]:
         """Begin the iteration that was announced for this turn."""
@@ -127,7 +125,7 @@ class BatchSource(IterableDataset[Any]):
         token = ITERATION.set(f"{self._name}:{self._begun}")
         try:
             batches = self._recipe(self.dataset, lent=lent)
-            if getattr(self.dataset, "iterates_itself", False):
+            if engine_of(self.dataset).overrides_iter:
                 # Such a generator begins the epoch with its first sample: now, under this name.
                 first = list(islice(batches, 1))
                 return chain(first, batches)
@@ -194,11 +192,6 @@ def _close(iterator: Iterator[Any]) -> None:
     close = getattr(iterator, "close", None)  # generators have one, and iterators may
     if close is not None:
         close()
-
-
-def _counted(batches: Iterator[Any]) -> Iterator[Counted]:
-    for batch in batches:
-        yield batch if isinstance(batch, Counted) else Counted(batch, rows_of(batch))
 
 
 def rows_of(batch: Any) -> int:  # noqa: ANN401 - any batch

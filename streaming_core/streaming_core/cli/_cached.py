@@ -65,7 +65,7 @@ def look_at_cache(folder: str | None = None, *, unused_days: float | None = None
         SchemaError: There is no such folder.
     """
     from streaming_reader._cache import kept_below, remove_kept  # noqa: PLC0415 - not for all
-    from streaming_reader.stream import cache_home  # noqa: PLC0415 - as above
+    from streaming_reader._cache_home import cache_home  # noqa: PLC0415 - as above
 
     root = cache_home() if folder is None else Path(folder)
     if folder is not None and not root.is_dir():

@@ -43,6 +43,30 @@ class Boom(Exception):  # noqa: N818 - a name to look for
         self.url = url
 
 
+class _Engine:
+    """What the loader asks a dataset for beside samples."""
+
+    transforms = None
+    overrides_iter = False
+    is_local = True
+
+    def __init__(self, num_ranks: int) -> None:
+        self.num_ranks = num_ranks
+        shared = SimpleNamespace(announce=lambda _name: None, totals=dict)
+        self.epochs = SimpleNamespace(batch_size=None, shared=shared)
+
+    def __reduce__(self) -> Any:
+        return _Engine, (self.num_ranks,)
+
+    def refuse_mixed(self, *_: Any) -> None:
+        """Find nothing wrong."""
+
+    def counted_batches(self, dataset: Numbers, *, lent: bool, **options: Any) -> Any:
+        """Return what the dataset makes, each with its number of samples."""
+        del lent
+        return ((batch, len(batch["id"])) for batch in dataset.batches(**options))
+
+
 class Numbers(IterableDataset[Any]):
     """Samples 0 … count - 1; batch k goes to worker k modulo the number of workers."""
 
@@ -53,8 +77,7 @@ class Numbers(IterableDataset[Any]):
         self.plan = plan
         self.begun = 0
         self.loaded: Any = None
-        self.replication: int | None = plan.get("replication")
-        self.world = SimpleNamespace(num_ranks=plan.get("num_ranks", 1))
+        self._streaming_engine = _Engine(plan.get("num_ranks", 1))
 
     def __len__(self) -> int:
         """Return the number of samples."""

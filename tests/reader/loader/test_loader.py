@@ -144,7 +144,7 @@ def test_other_data_sets_are_loaded_as_torch_does_it(workers: int) -> None:
 )
 def test_state_counts_what_the_trainer_received(way: dict[str, Any]) -> None:
     """Prefetched batches do not count, ranks do, replicas count once; a new iteration is at 0."""
-    loader = StreamingDataLoader(Numbers(60, num_ranks=6, replication=2), 4, **way)
+    loader = StreamingDataLoader(Numbers(60, num_ranks=3), 4, **way)
     assert loader.state_dict() == {"num_samples": 0, "from_beginning": False}
     for received, _ in enumerate(loader, 1):
         assert loader.num_samples_yielded == 4 * received

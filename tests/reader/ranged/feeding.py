@@ -63,7 +63,7 @@ def register(store: Any) -> None:
 
 def ranged_of(dataset: StreamingDataset) -> Any:
     """Return what a dataset reads ranges with."""
-    found = dataset._catalogue.ranged
+    found = dataset._streaming_engine.catalogue.ranged
     assert found is not None
     return found
 

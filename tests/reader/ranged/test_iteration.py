@@ -237,7 +237,11 @@ def test_workers_read_by_ranges(blobs: Path, tmp_path: Path, method: str, native
 
     def loader(method: str, **given: Any) -> tuple[StreamingDataset, Iterator[Any]]:
         dataset = StreamingDataset(batch_size=10, shuffle=True, predownload=40, **given)
-        for origin in dataset._catalogue.ranged._origins if dataset._catalogue.ranged else ():
+        for origin in (
+            dataset._streaming_engine.catalogue.ranged._origins
+            if dataset._streaming_engine.catalogue.ranged
+            else ()
+        ):
             origin._default = SLOW
         kind: Any = StreamingDataLoader if native else torch.utils.data.DataLoader
         options = {} if native else {"collate_fn": list}

@@ -38,7 +38,7 @@ def _dataset(server: WebServer, local: Path, **given: Any) -> StreamingDataset:
 
 
 def _ranged(dataset: StreamingDataset) -> Ranged:
-    found = dataset._catalogue.ranged
+    found = dataset._streaming_engine.catalogue.ranged
     assert found is not None
     return found
 
@@ -120,8 +120,8 @@ def test_ranges_of_another_version_are_not_mixed(
     dataset = _dataset(server, tmp_path)
     _only_bytes(dataset)
     first = dataset[150]
-    shard = dataset._catalogue.find(150)[0]
-    name = dataset._catalogue.info(shard).raw.basename
+    shard = dataset._streaming_engine.catalogue.find(150)[0]
+    name = dataset._streaming_engine.catalogue.info(shard).raw.basename
     data = bytearray((blobs / name).read_bytes())
     before = bytes(data)
     data[-1] ^= 1

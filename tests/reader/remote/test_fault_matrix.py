@@ -130,8 +130,8 @@ def _check(place: Place, name: str, local: Path, **settings: Any) -> None:
 def _check_one_by_one(place: Place, name: str, local: Path) -> None:
     """Read all samples in another order than they lie in, as far as is worth it by ranges."""
     dataset = _dataset(place, name, local)
-    assert dataset._catalogue.ranged is not None
-    for origin in dataset._catalogue.ranged._origins:
+    assert dataset._streaming_engine.catalogue.ranged is not None
+    for origin in dataset._streaming_engine.catalogue.ranged._origins:
         origin._default = ONLY_BYTES  # however fast this machine is just now
         origin.renew()
     number = dataset.num_samples

@@ -120,15 +120,15 @@ def test_nobody_sees_them(url: str, tmp_path: Path, caplog: pytest.LogCaptureFix
     assert _ids(dataset) == list(range(40))
     seen = [
         repr(stream),
-        repr(stream.settings),
+        repr(stream._streaming_engine.settings),
         repr(dataset),
-        repr(dataset._catalogue.caches),
+        repr(dataset._streaming_engine.catalogue.caches),
         json.dumps(dataset.state_dict(4)),
         repr(vars(dataset)),
         caplog.text,
     ]
     assert "storage_options" not in repr(stream)
-    pickled = [pickle.dumps(each) for each in (stream, dataset, stream.settings)]
+    pickled = [pickle.dumps(each) for each in (stream, dataset, stream._streaming_engine.settings)]
     kept = [path.read_bytes() for path in local.rglob("*") if path.is_file()]
     for text in [*map(str.encode, seen), *pickled, *kept]:
         assert b"very-secret" not in text
@@ -176,10 +176,25 @@ def test_nobody_sees_what_a_url_says_of_who_we_are(signed_url: str, tmp_path: Pa
     for dataset in (whole, mixed):
         assert _ids(dataset) == list(range(40))
     seen: list[object] = [
-        *(stream, query, query.remote, query.settings, whole.streams, mixed.streams),
-        *(stream.url, stream.source, whole._catalogue.caches, json.dumps(whole.state_dict(4))),
+        *(
+            stream,
+            query,
+            query.remote,
+            query._streaming_engine.settings,
+            whole.streams,
+            mixed.streams,
+        ),
+        *(
+            stream._streaming_engine.url,
+            stream._streaming_engine.source,
+            whole._streaming_engine.catalogue.caches,
+            json.dumps(whole.state_dict(4)),
+        ),
     ]
-    pickled = [pickle.dumps(each) for each in (whole, mixed, stream, query, stream.settings)]
+    pickled = [
+        pickle.dumps(each)
+        for each in (whole, mixed, stream, query, stream._streaming_engine.settings)
+    ]
     kept = [path.read_bytes() for path in local.rglob("*") if path.is_file()]
     for text in [*(repr(each).encode() for each in seen), *pickled, *kept]:
         assert not [secret for secret in _SECRETS if secret.encode() in text]
@@ -232,7 +247,7 @@ def test_a_process_has_the_whole_url_only_if_it_is_started_with_it(
 
 
 def _url_of(stream: Stream) -> str:
-    return str(stream.url)
+    return str(stream._streaming_engine.url)
 
 
 def _check_url(stream: Stream) -> None:
