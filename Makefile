@@ -68,7 +68,7 @@ coverage: $(DEV) servers ## compare what the default tests and all tests run of 
 
 .PHONY: servers
 servers: $(DEV) ## install the servers that tests run against, as far as this machine allows
-	$(SERVERS) nginx sshd azurite localstack ceph swift strace xxhsum
+	$(SERVERS) nginx sshd azurite localstack ceph swift strace xxhsum composer
 
 .PHONY: check
 check: ## everything that gates a change: lint, types, layers, all tests

@@ -11,7 +11,7 @@ import xxhash
 
 from streaming_core._store import last_progress
 from streaming_reader._cache import Counts, touch_pages
-from streaming_reader._located import Located, Locator, first_uses
+from streaming_reader._located import Located, Locator, Spanner, first_uses
 from streaming_reader._ranged import RangeCounts, Ranged, rows_by_shard
 from streaming_reader._unified import unified
 
@@ -116,6 +116,11 @@ class Catalogue:
     @cached_property
     def _locator(self) -> Locator:
         return Locator(self.shard_starts)
+
+    @cached_property
+    def spanner(self) -> Spanner:
+        """Gives shard and row of any number."""
+        return Spanner(self.samples_per_shard)
 
     @cached_property
     def _starts_list(self) -> list[int]:

@@ -11,7 +11,7 @@ from streaming_core._arguments import checked, unexpected
 from streaming_core.errors import SchemaError, StreamingError
 from streaming_reader._attributes import engine_of, open_to_subclasses
 from streaming_reader._order import resample_streams
-from streaming_reader._shard_infos import ShardInfos, Spanner
+from streaming_reader._shards import Shards
 from streaming_reader._threads import start_thread
 from streaming_reader._torch_base import IterableBase
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from streaming_core._index import ShardInfo
     from streaming_core._world import World
     from streaming_reader._cache import ShardCache
     from streaming_reader._engine import Engine
+    from streaming_reader._located import Spanner
     from streaming_reader._order import (
         BatchingMethod,
         PartitionAlgo,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ShuffleAlgo,
     )
     from streaming_reader._pipeline import Transforms
+    from streaming_reader._shards import ShardReader
     from streaming_reader.stream import Stream
 
 __all__ = ["DatasetInfo"]
@@ -219,14 +220,16 @@ class DatasetInfo(IterableBase[dict[str, Any]]):
         return self._streaming_engine.length
 
     @property
-    def shards(self) -> Sequence[ShardInfo]:
-        """What the indexes say of each shard."""
-        return ShardInfos(self._streaming_engine.catalogue)
+    def shards(self) -> Sequence[ShardReader]:
+        """Each shard: what its index says, and its samples."""
+        engine = self._streaming_engine
+        folders = [(source.local, source.split) for source in engine.sources]
+        return Shards(engine.catalogue, folders)
 
     @property
     def spanner(self) -> Spanner:
         """Gives shard and row of a sample by its number."""
-        return Spanner(self._streaming_engine.catalogue)
+        return self._streaming_engine.catalogue.spanner
 
     @property
     def stream_per_shard(self) -> NDArray[np.int64]:

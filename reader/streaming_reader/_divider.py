@@ -2,7 +2,8 @@
 
 Some tools let one process read for all ranks, or let every process read all and keep a part. They
 tell the data set nothing, and one that gave each rank its own part would lose the others' without
-a word. So a data set looks who is asking: the code on the stack above it.
+a word. Others go on in an epoch that has nothing left, and would take the next one for its rest. So
+a data set looks who is asking: the code on the stack above it.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ class Divider(Enum):
     SKIPPER = "skipper"
     """Nothing is divided, but batches are skipped that an earlier process has had."""
 
+    COUNTER = "counter"
+    """Nothing is divided, but epochs are counted: what is left of one may be nothing."""
+
     @property
     def divides(self) -> bool:
         """Whether the samples of all ranks have to be given."""
-        return self is not Divider.SKIPPER
+        return self in {Divider.BATCHES, Divider.SAMPLES}
 
 
 _KNOWN: Final = (
@@ -45,6 +49,7 @@ _KNOWN: Final = (
     ("accelerate.data_loader", "IterableDatasetShard", Divider.SAMPLES),
     ("accelerate.data_loader", "SkipDataLoader", Divider.SKIPPER),
     ("transformers.trainer_pt_utils", "IterableDatasetShard", Divider.SAMPLES),
+    ("composer.trainer.trainer", "Trainer", Divider.COUNTER),
 )
 
 
@@ -61,7 +66,7 @@ def find_divider() -> Divider | None:
     codes: dict[int, Divider] = {}
     for module, name, divider in _KNOWN:
         kind: Any = getattr(sys.modules.get(module), name, None)
-        for method in ("__init__", "__iter__", "__len__"):
+        for method in ("__init__", "__iter__", "__len__", "fit"):
             code = getattr(getattr(kind, method, None), "__code__", None)
             if code is not None:
                 codes[id(code)] = divider

@@ -20,7 +20,8 @@ from streaming_core.errors import ChecksumError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming_core._index import FileRole, ShardInfo, ShardTable
+    from streaming_core._index import FileInfo, FileRole, ShardInfo, ShardTable
+    from streaming_core._store import LocalStore, Store
 
 __all__ = [
     "ABSENT",
@@ -30,6 +31,7 @@ __all__ = [
     "Verdict",
     "gained_sums",
     "has_grown",
+    "is_copy",
     "judge",
     "lacking_sums",
     "outdated_files",
@@ -41,6 +43,7 @@ __all__ = [
 _log = logging.getLogger("streaming_core.reader")
 _FRESH: Final = 30.0
 """Seconds for which the processes of a node need not ask what one of them has asked."""
+_COMPARED_BYTES: Final = 1 << 16
 ABSENT: Final = "absent"
 """The version of a file that is not there."""
 _MD5: Final = re.compile(r'"?([0-9a-f]{32})"?')
@@ -250,6 +253,16 @@ def _stored_roles(info: ShardInfo) -> list[FileRole]:
     return [role for role in roles if role in files]
 
 
+def _stored_data(info: ShardInfo) -> FileInfo:
+    return info.zip or info.raw
+
+
+def _is_here(folder: LocalStore, file: FileInfo) -> bool:
+    with suppress(OSError):
+        return os.path.getsize(folder.path / file.basename) == file.bytes  # noqa: PTH202 - quicker
+    return False
+
+
 def witnesses(documents: Documents) -> list[str]:
     """Return the files whose versions tell whether a data set was rewritten, the sums aside.
 
@@ -258,12 +271,32 @@ def witnesses(documents: Documents) -> list[str]:
     count = documents.table.num_shards
     if documents.sums or not count:
         return []
-    files = [
-        info.files()[role]
-        for info in (documents.table.shard(at) for at in sorted({0, count - 1}))
-        for role in _stored_roles(info)[:1]
-    ]
+    files = [_stored_data(documents.table.shard(at)) for at in sorted({0, count - 1})]
     return [] if all(file.hashes for file in files) else [file.basename for file in files]
+
+
+def is_copy(folder: LocalStore, remote: Store, documents: Documents) -> bool:
+    """Tell whether the files in a folder are those of a remote with an equal index.
+
+    Values of fixed size give equal indexes to other data. Where no hash tells them apart, the first
+    and the last file that is here is compared by its first and last bytes.
+    """
+    count = documents.table.num_shards
+    if not witnesses(documents):
+        return True
+    for shards in (range(count), reversed(range(count))):
+        files = (_stored_data(documents.table.shard(at)) for at in shards)
+        here = next((file for file in files if _is_here(folder, file)), None)
+        if here is not None:
+            some = min(_COMPARED_BYTES, here.bytes)
+            ranges = [(0, some), (here.bytes - some, here.bytes)]
+            found = [
+                [bytes(part) for part in store.get_ranges(here.basename, ranges)]
+                for store in (folder, remote)
+            ]
+            if found[0] != found[1]:
+                return False
+    return True
 
 
 def lacking_sums(table: ShardTable, sums: bytes) -> list[str]:

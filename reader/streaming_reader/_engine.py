@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_core._arguments import checked
@@ -45,6 +46,8 @@ class Begun:
     place: dict[str, Any]
     """Names the sequence of its samples: equal places have equal samples."""
     world: World
+    num_samples: int
+    """How many samples this process is to give."""
 
 
 @dataclass(slots=True)
@@ -146,20 +149,27 @@ class Engine:
             )
 
         place = {"epoch": begun.epoch, "from_sample": begun.sample, **share.place()}
-        return Begun(feed, place, world)
+        return Begun(feed, place, world, share.num_samples)
 
     def samples(self, dataset: Any, begun: Begun, skip: int = 0) -> Generator[Any]:  # noqa: ANN401 - any subclass
         """Return the samples of an epoch, those that the dataset's class makes if it does."""
-        return self._samples(dataset, begun.feed(skip), begun.world.worker)
+        return self._samples(dataset, begun, skip)
 
-    def _samples(self, dataset: Any, feed: Feed, worker: int) -> Generator[Any]:  # noqa: ANN401 - any subclass
-        with feed:
+    def _samples(self, dataset: Any, begun: Begun, skip: int) -> Generator[Any]:  # noqa: ANN401 - any subclass
+        with begun.feed(skip) as feed:
             if self.overrides_items:
-                for number in feed.ids():  # `map` would take a StopIteration in there for the end
-                    yield feed.use(dataset.__getitem__, number)
+                # `map` would take a StopIteration in there for the end.
+                samples: Iterator[Any] = (
+                    feed.use(dataset.__getitem__, number) for number in feed.ids()
+                )
             else:
-                yield from feed.samples()
-        self.epochs.shared.note_end(worker)
+                samples = feed.samples()
+            # Whoever takes no more than there are does not ask for one after the last.
+            yield from islice(samples, max(0, begun.num_samples - skip - 1))
+            for sample in samples:
+                self.epochs.shared.note_end(begun.world.worker)
+                yield sample
+        self.epochs.shared.note_end(begun.world.worker)
 
     def counted_batches(
         self,
@@ -188,13 +198,18 @@ class Engine:
             self.refuse_mixed(batch_format, size or 1)
         begun = self.begin(size)
         batches = make.batches(begun.feed(0), size or 1, drop_last=drop_last, lent=lent)
-        return self._to_the_end(batches, begun.world.worker)
+        return self._to_the_end(batches, begun)
 
     def _to_the_end(
-        self, batches: Iterator[tuple[Any, int]], worker: int
+        self, batches: Iterator[tuple[Any, int]], begun: Begun
     ) -> Iterator[tuple[Any, int]]:
-        yield from batches
-        self.epochs.shared.note_end(worker)
+        left = begun.num_samples
+        for batch, size in batches:
+            left -= size
+            if left <= 0:
+                self.epochs.shared.note_end(begun.world.worker)
+            yield batch, size
+        self.epochs.shared.note_end(begun.world.worker)
 
     def _own_samples(self, dataset: Any, size: int | None) -> Iterator[Any]:  # noqa: ANN401 - any subclass
         """Return what a subclass makes of samples, before the transforms."""

@@ -85,8 +85,8 @@ class Epochs:
             raise CheckpointError(SKIPPED)
         self.shared.batch_size = batch_size
         plan = self.plan(world, position, batch_size)
-        if position.sample and not plan.num_steps:
-            # What was loaded was the end of an epoch.
+        if position.sample and not plan.num_steps and divider is not Divider.COUNTER:
+            # What was loaded was the end of an epoch, which whoever loaded it has left.
             position = shared.skip(worker=world.worker, iteration=name)
             plan = self.plan(world, position, batch_size)
         return self._share(plan, world, divider), position

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -10,9 +11,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Located", "Locator", "compact", "first_uses"]
+__all__ = ["Located", "Locator", "Spanner", "compact", "first_uses"]
 
 _BUCKETS_PER_SHARD: Final = 4
 _MOST_BORDERS: Final = 4
@@ -91,6 +92,30 @@ class Locator:
             for _ in range(self._borders):
                 shards += ids >= self._ends.take(shards)
         return Located(ids, shards, ids - self._starts.take(shards))
+
+
+class Spanner:
+    """From a sample's number to its shard and its row in there.
+
+    Example:
+        >>> spanner = Spanner([3, 0, 2])
+        >>> spanner[2], spanner[3]
+        ((0, 2), (2, 0))
+    """
+
+    __slots__ = ("_starts",)
+
+    def __init__(self, shard_sizes: ArrayLike, span_size: int = 1 << 10) -> None:  # noqa: ARG002 - the reference's way to be quick
+        """Take how many samples each shard has."""
+        self._starts: list[int] = np.cumsum([0, *np.asarray(shard_sizes, np.int64)]).tolist()
+
+    def __getitem__(self, sample: int) -> tuple[int, int]:
+        """Return shard and row; `IndexError` if there is no such sample."""
+        if not 0 <= sample < self._starts[-1]:
+            msg = f"sample {sample} is out of range: there are {self._starts[-1]}"
+            raise IndexError(msg)
+        shard = bisect_right(self._starts, sample) - 1
+        return shard, sample - self._starts[shard]
 
 
 def first_uses(shards: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -35,7 +35,7 @@ from streaming_core.errors import (
     SchemaError,
     StoreError,
 )
-from streaming_reader._cache import CONTROL, SOURCE, while_locked
+from streaming_reader._cache import CONTROL, SOURCE, same_folder, while_locked
 from streaming_reader._documents import (
     ABSENT,
     Came,
@@ -44,6 +44,7 @@ from streaming_reader._documents import (
     Verdict,
     gained_sums,
     has_grown,
+    is_copy,
     judge,
     lacking_sums,
     outdated_files,
@@ -91,18 +92,13 @@ def open_index(
     folder = LocalStore(stream.folder, durable=False)
     url, settings = stream.url, stream.settings
     remote = None if url is None else open_store(url, stream.storage_options)
-    if remote is None or _is_folder(remote, folder):
+    if remote is None or (
+        isinstance(remote, LocalStore) and same_folder(str(remote.path), str(folder.path))
+    ):
         return load_index(stream.folder), parsed_sums(_local_sums(folder)), None
     remote = with_timeout(remote, settings.download_timeout)
     documents = _Opening(folder, remote, settings.policy(limiter), requests).documents()
     return documents.table, parsed_sums(documents.sums), remote
-
-
-def _is_folder(remote: Store, folder: LocalStore) -> bool:
-    # Unlike `Path.resolve`, this takes links that form a loop: opening the index tells of them.
-    return isinstance(remote, LocalStore) and os.path.realpath(remote.path) == os.path.realpath(
-        folder.path
-    )
 
 
 class _Opening:
@@ -141,6 +137,11 @@ class _Opening:
     def _is_settled(self, noted: Source | None) -> bool:
         """Tell whether another process has just seen to it that the folder is up to date."""
         return noted is not None and noted.url == self._name and noted.is_fresh(time.time())
+
+    def _is_copy(self, coming: Documents) -> bool:
+        with suppress(StoreError):  # who cannot tell takes it for another
+            return self._bounded.call(lambda: is_copy(self._folder, self._remote, coming))
+        return False
 
     def _settled(self, cached: Documents | None, noted: Source | None) -> Documents:
         """Compare the folder with the remote, and bring it up to that; the lock is held."""
@@ -182,12 +183,12 @@ class _Opening:
         self, cached: Documents | None, noted: Source | None, coming: Documents, *, rewritten: bool
     ) -> None:
         """Let what comes take the place of what is cached, where it is another."""
+        same = grown = False
         if cached is None:
             same = not rewritten and (noted is None or noted.digest == coming.digest)
-            grown = False
-        else:
-            same = not rewritten and cached.is_same(coming)
-            grown = not same and not rewritten and has_grown(cached, coming)
+        elif not rewritten and ((noted and noted.url == self._name) or self._is_copy(coming)):
+            same = cached.is_same(coming)
+            grown = not same and has_grown(cached, coming)
         verdict = judge(noted and noted.url, self._name, same=same, grown=grown)
         if verdict is Verdict.REFUSE:
             raise self._other_remote(noted)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from streaming_core._arguments import checked, unexpected
+from streaming_core._format._mds import refuse_unsafe
 from streaming_core._store import Store, is_final
 from streaming_core._workers import Workers
 from streaming_core.errors import SchemaError, StoreError, StreamsError
@@ -112,6 +113,9 @@ def open_streams(
             timeout=stream.settings.download_timeout,
             allow_unsafe=allow_unsafe,
         )
+        if not allow_unsafe:
+            for schema in table.schemas:
+                refuse_unsafe(schema, stream.url or str(stream.folder))
         caches.append(
             ShardCache(table, remote, folder, settings, group, sums=sums, limiter=limiter)
         )

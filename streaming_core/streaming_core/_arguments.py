@@ -118,7 +118,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "stream_id": _whole(0, optional=True),
     "shard_id": Argument("whole"),
     "from_beginning": _SWITCH,
-    **dict.fromkeys(("finished", "blocking"), _SWITCH),
+    **dict.fromkeys(("blocking",), _SWITCH),
     # Who reads it.
     **dict.fromkeys(("rank", "worker"), _whole(0)),
     **dict.fromkeys(("num_ranks", "ranks_per_node", "workers_per_rank"), _whole(1)),
@@ -148,7 +148,9 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "hashes": Argument("names", optional=True),
     "separator": _OPTIONAL_TEXT,
     "newline": _TEXT,
-    **dict.fromkeys(("keep_local", "progress_bar", "exist_ok", "resume", "append"), _SWITCH),
+    **dict.fromkeys(
+        ("keep_local", "checksums", "progress_bar", "exist_ok", "resume", "append"), _SWITCH
+    ),
 }
 """By name, which means the same wherever it is taken."""
 

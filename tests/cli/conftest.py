@@ -54,7 +54,9 @@ def copy(golden: Path, tmp_path: Path) -> Callable[[str], Path]:
 def written(tmp_path: Path) -> Path:
     """Return a data set of three shards with a file of sums, written by us."""
     folder = tmp_path / "written"
-    with MDSWriter(out=folder, columns={"id": "int", "text": "str"}, size_limit=500) as out:
+    with MDSWriter(
+        out=folder, columns={"id": "int", "text": "str"}, size_limit=500, checksums=True
+    ) as out:
         for number in range(30):
             out.write({"id": number, "text": f"sample {number}"})
     assert len(list(folder.glob("shard.*.mds"))) == 3

@@ -70,6 +70,7 @@ def test_what_we_wrote_is_rebuilt_byte_for_byte(
         compression=compression,
         hashes=["sha1", "xxh64"],
         size_limit=500,
+        checksums=True,
         **options,
     ) as out:
         for number in range(100):

@@ -52,7 +52,12 @@ def main() -> None:
     """Open a writer, then: `write N`, `fork WHAT`, `linger`, `finish`."""
     try:
         writer = MDSWriter(
-            out=Path(sys.argv[1]), columns=COLUMNS, size_limit=400, resume=True, max_workers=2
+            out=Path(sys.argv[1]),
+            columns=COLUMNS,
+            size_limit=400,
+            checksums=True,
+            resume=True,
+            max_workers=2,
         )
     except StreamingError as error:
         _told(type(error).__name__)

@@ -50,13 +50,16 @@ class Job:
         """Make the folder, and write the data set that is appended to."""
         root.mkdir()
         if self.appends:
-            with MDSWriter(out=root / "out", columns=COLUMNS, size_limit=self.size_limit) as out:
+            with MDSWriter(
+                out=root / "out", columns=COLUMNS, size_limit=self.size_limit, checksums=True
+            ) as out:
                 out.write_batch(_columns(BASE))
 
     def run(self, root: Path, tick: Callable[[], object] = lambda: None) -> int:
         """Convert what is left, calling `tick` before each write; return how many were safe."""
         out: Any = (root / "first", root / "second") if self.pair else root / "out"
         given: dict[str, Any] = {"max_workers": 2, "keep_local": self.pair, "resume": True}
+        given |= {"checksums": True}
         given |= self.options
         with MDSWriter(out=out, columns=COLUMNS, size_limit=self.size_limit, **given) as writer:
             tick()

@@ -56,7 +56,7 @@ def store() -> Store:
 def _write(out: Any = "faulty://x", samples: Iterable[Any] = SAMPLES, **options: Any) -> int:
     """Write what is not yet safe; return how many were."""
     with MDSWriter(
-        out=out, columns=COLUMNS, size_limit=400, **{"max_workers": 2, **options}
+        out=out, columns=COLUMNS, size_limit=400, **{"max_workers": 2, "checksums": True, **options}
     ) as writer:
         safe = writer.num_safe_samples
         for number, sample in enumerate(samples):

@@ -144,7 +144,7 @@ def test_a_forked_child_cannot_use_the_writer(tmp_path: Path, wanted: Tree) -> N
 def test_parts_are_written_side_by_side(tmp_path: Path, wanted: Tree) -> None:
     """Writers of parts, and a look at the folder above, do not take each other's files away."""
     with MDSWriter(
-        out=tmp_path / "out", columns=COLUMNS, size_limit=400, part=3, max_workers=2
+        out=tmp_path / "out", columns=COLUMNS, size_limit=400, part=3, checksums=True, max_workers=2
     ) as part:
         for number, sample in enumerate(SAMPLES):
             part.write(sample)

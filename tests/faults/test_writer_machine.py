@@ -57,6 +57,7 @@ class WriterMachine(RuleBasedStateMachine):
             size_limit=200,
             compression=self.compression,
             max_workers=2,
+            checksums=True,
             **how,
         )
 

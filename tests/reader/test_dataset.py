@@ -227,7 +227,7 @@ def test_what_a_data_set_tells_of_itself(ids_folder: Path, more_folder: Path) ->
     assert dataset.samples_per_shard.sum() == 161
     assert dataset.sample_offset_per_stream.tolist() == [0, 101]
     assert dataset.spanner[101] == (int(dataset.shard_offset_per_stream[1]), 0)
-    assert dataset.shards[-1].raw.basename.startswith("shard.")
+    assert dataset.shards[-1].raw_data.basename.startswith("shard.")
     assert dataset.cache_usage > 0
     sizes, ids = dataset.resample_streams(0)
     assert sizes.sum() == 161

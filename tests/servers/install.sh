@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the servers that tests run against and pip cannot bring into .venv:
 #   tests/servers/install.sh [nginx] [sshd] [azurite] [localstack] [ceph] [swift] [strace]
-#     [xxhsum]
+#     [xxhsum] [composer]
 # What is there already is left alone. What cannot be installed here is reported and left out, and
 # its tests say so when they skip; with CI set that is an error.
 set -eu
@@ -16,6 +16,11 @@ pyopenssl<25
 cryptography<45
 service_identity==24.2.0
 joserfc<1.5"
+# Composer asks for another torch and for torchvision, which would bring gigabytes.
+COMPOSER="mosaicml==0.32.1 torchmetrics==1.9.0 torch-optimizer==0.3.0 pytorch-ranger==0.1.1
+lightning-utilities==0.15.3"
+COMPOSER_NEEDS="coolname docker filelock importlib-metadata mosaicml-cli msgspec numpy<2.2 packaging
+pillow psutil py-cpuinfo pyyaml requests rich tabulate tqdm xxhash zstandard"
 PYTHON=${PYTHON:-$ROOT/.venv/bin/python}
 missing=0
 
@@ -85,6 +90,28 @@ install_localstack() {
   fi
 }
 
+# Not a server: a trainer, in an environment of its own. It imports names of torchvision, and uses
+# none of them here: a stand-in has any.
+install_composer() {
+  is_stamped composer "$COMPOSER" && return
+  venv=$SERVERS/composer
+  uv=$(dirname -- "$PYTHON")/uv
+  export UV_FIND_LINKS="${UV_FIND_LINKS-${PIP_FIND_LINKS-}}"
+  # Words of a list, split on purpose.
+  # shellcheck disable=SC2086
+  if "$uv" venv --quiet --clear --python "$PYTHON" "$venv" &&
+    "$uv" pip install --quiet --python "$venv/bin/python" \
+      --constraint "$ROOT/constraints.txt" torch &&
+    "$uv" pip install --quiet --python "$venv/bin/python" $COMPOSER_NEEDS &&
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps $COMPOSER; then
+    cp "$ROOT/tests/servers/any_torchvision.py" \
+      "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torchvision.py"
+    stamp composer "$COMPOSER"
+  else
+    give_up composer "uv failed; it wants a Python that its pins know, such as 3.11"
+  fi
+}
+
 install_ceph() {
   command -v radosgw >/dev/null && command -v ceph-mon >/dev/null &&
     command -v ceph-osd >/dev/null && command -v ceph >/dev/null && return
@@ -100,7 +127,8 @@ install_swift() {
 
 for server; do
   case $server in
-  nginx | sshd | azurite | localstack | ceph | swift | strace | xxhsum) "install_$server" ;;
+  nginx | sshd | azurite | localstack | ceph | swift | strace | xxhsum | composer)
+    "install_$server" ;;
   *) echo "unknown server: $server" >&2 && exit 2 ;;
   esac
 done

@@ -23,7 +23,7 @@ def read_all() -> Callable[..., list[dict[str, Any]]]:
     def read(target: Path | str, **options: Any) -> list[dict[str, Any]]:
         store = open_store(target)
         table = load_index(target)
-        if table.num_shards:
+        if SUMS in {info.key for info in store.list()}:
             sums = parse_sums(store.get(SUMS))
             stored = [table.shard(i).zip or table.shard(i).raw for i in range(table.num_shards)]
             assert {file.basename for file in stored} <= set(sums)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from streaming_core import MDSWriter, ShardTable, load_index, open_store
+from streaming_core._read import SUMS, parse_sums
 from streaming_core.errors import (
     OutputBusyError,
     OutputNotEmptyError,
@@ -37,12 +38,31 @@ def _write(out: Any, **options: Any) -> MDSWriter:
 
 
 def test_nothing_but_the_data_set_is_left(tmp_path: Path) -> None:
-    """Shards, sums and index; no journal, no lock, no temporary file."""
+    """Shards and index, as the reference leaves them; no journal, no lock, no temporary file."""
     _write(tmp_path / "out")
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     shards = load_index(tmp_path / "out").num_shards
-    wanted = [*(f"shard.{i:05d}.mds" for i in range(shards)), "checksums.xxh128", "index.json"]
-    assert names == sorted(wanted)
+    assert names == ["index.json", *(f"shard.{i:05d}.mds" for i in range(shards))]
+
+
+def test_a_folder_whose_files_were_moved_can_be_removed(tmp_path: Path) -> None:
+    """Who merges parts by hand moves the shards, deletes the index, and removes the folder."""
+    _write(tmp_path / "out")
+    for path in (tmp_path / "out").glob("shard.*"):
+        path.rename(tmp_path / path.name)
+    (tmp_path / "out/index.json").unlink()
+    (tmp_path / "out").rmdir()
+
+
+def test_an_append_goes_on_with_the_sums_that_are_there(tmp_path: Path) -> None:
+    """So that none is missing of a data set that has them; and makes none where there are none."""
+    for name, checksums in (("with", True), ("without", False)):
+        _write(tmp_path / name, checksums=checksums)
+        _write(tmp_path / name, append=True)
+        found = (tmp_path / name / SUMS).exists()
+        assert found == checksums
+    table = load_index(tmp_path / "with")
+    assert set(parse_sums((tmp_path / "with" / SUMS).read_bytes())) == set(table.basenames("raw"))
 
 
 def test_an_empty_conversion_is_a_data_set_of_no_samples(tmp_path: Path, read_all: Any) -> None:
@@ -161,7 +181,7 @@ def test_exist_ok_spares_places_that_are_no_data_sets(
 
 def test_the_sums_are_what_xxhsum_checks(tmp_path: Path) -> None:
     """The format is that tool's own: hash, two spaces, name."""
-    _write(tmp_path / "out")
+    _write(tmp_path / "out", checksums=True)
     lines = (tmp_path / "out/checksums.xxh128").read_text().splitlines()
     assert all(len(line.split("  ")[0]) == 32 for line in lines)
 
@@ -170,7 +190,7 @@ def test_the_sums_are_what_xxhsum_checks(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("xxhsum") is None, reason="xxhsum is not installed")
 def test_xxhsum_accepts_the_sums(tmp_path: Path) -> None:
     """The tool itself finds every file as it was written."""
-    _write(tmp_path / "out")
+    _write(tmp_path / "out", checksums=True)
     done = subprocess.run(
         [shutil.which("xxhsum") or "", "--check", "checksums.xxh128"],
         cwd=tmp_path / "out",

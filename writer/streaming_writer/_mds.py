@@ -83,8 +83,9 @@ class MDSWriter(Writer):
         out: A folder, a URL, or a pair (folder, URL). A pair with `keep_local` writes to both.
         keep_local: Keep the folder's copy where there is also a URL.
         compression: `br`, `bz2`, `gz`, `snappy` or `zstd`, with a level as in `zstd:7`.
-        hashes: Hashes of every file to put into the index. A fast hash of each file is always
-            written to `checksums.xxh128` beside it, which `xxhsum --check` understands.
+        hashes: Hashes of every file to put into the index.
+        checksums: Write a fast hash of every file to `checksums.xxh128` beside the index. Readers
+            compare with it, `streaming-core verify` too, and `xxhsum --check` understands it.
         size_limit: The most bytes of an uncompressed shard, as a number or a text like `64mb`; None
             for no limit but the format's own of 4 GiB.
         progress_bar: Show samples, bytes and rates on standard error.

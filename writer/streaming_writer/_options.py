@@ -37,6 +37,7 @@ class WriterOptions(TypedDict, total=False):
     keep_local: bool
     compression: str | None
     hashes: Sequence[str] | None
+    checksums: bool
     size_limit: int | str | None
     progress_bar: bool
     max_workers: int | None
@@ -55,6 +56,7 @@ class Options:
     keep_local: bool = False
     compression: str | None = None
     hashes: Sequence[str] | None = None
+    checksums: bool = False
     size_limit: int | str | None = 1 << 26
     progress_bar: bool = False
     max_workers: int | None = None

@@ -337,7 +337,7 @@ class Writer:
         extras = base.table.extras if base else None
         self._output.ownership.check()
         self._output.check(files, prefix="shard.")
-        if sums:
+        if sums and (self._options.checksums or (base and base.sums)):
             self._output.put(SUMS, [format_sums(sums)])
         index = dump_index(entries, extras=extras)
         self._output.conclude(INDEX, [index])

@@ -10,7 +10,7 @@ from streaming_reader._cache._kept import Kept, kept_below, remove_kept, tidy
 from streaming_reader._cache._locks import while_locked
 from streaming_reader._cache._made import Maker
 from streaming_reader._cache._mapped import touch_pages
-from streaming_reader._cache._places import CONTROL, SOURCE
+from streaming_reader._cache._places import CONTROL, SOURCE, same_folder
 from streaming_reader._cache._rate_limit import NodeRateLimiter
 from streaming_reader._cache._settings import CacheSettings
 
@@ -27,6 +27,7 @@ __all__ = [
     "SharedArrays",
     "kept_below",
     "remove_kept",
+    "same_folder",
     "tidy",
     "touch_pages",
     "while_locked",

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from streaming_core._store import Store
 
-_DEADLINE: Final = 100.0
+_STALL: Final = 5.0
+_MOST_ALONE: Final = 4
 
 
 def _footed(number: int, rows: int = 3) -> bytes:
@@ -52,24 +53,58 @@ def _filled(count: int, store: Store | None = None) -> tuple[Store, list[SourceF
 
 
 class _Counting(FaultStore):
-    """Knows which files were asked for; may answer only when `at_once` requests wait for it."""
+    """Knows which files were asked for."""
 
-    def __init__(self, inner: Store, at_once: int = 1) -> None:
+    def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.keys: list[str] = []
-        self._together = threading.Barrier(at_once)
 
     def get_ranges(self, key: str, ranges: Any) -> Any:
         self.keys.append(key)
-        self._together.wait(_DEADLINE)
         return super().get_ranges(key, ranges)
+
+
+class _Together(_Counting):
+    """Answers when so many requests wait for it, or all that are left.
+
+    Where the first file is asked for last, because its thread had to wait for a processor, no more
+    may be asked for before it is answered. So it is, after a while.
+    """
+
+    def __init__(self, inner: Store, at_once: int, total: int) -> None:
+        super().__init__(inner)
+        self.num_alone = 0
+        """How many were answered although too few waited."""
+        self._at_once = at_once
+        self._left = total
+        self._waiting: set[str] = set()
+        self._changed = threading.Condition()
+
+    def get_ranges(self, key: str, ranges: Any) -> Any:
+        with self._changed:
+            self._waiting.add(key)
+            if len(self._waiting) >= min(self._at_once, self._left):
+                self._answer_all()
+            while not self._changed.wait_for(lambda: key not in self._waiting, _STALL):
+                if key == min(self._waiting):
+                    self.num_alone += 1
+                    if self.num_alone > _MOST_ALONE:
+                        self._at_once = 1  # it has failed, and need not wait
+                    self._answer_all()
+        return super().get_ranges(key, ranges)
+
+    def _answer_all(self) -> None:
+        self._left -= len(self._waiting)
+        self._waiting.clear()
+        self._changed.notify_all()
 
 
 def test_files_are_looked_at_side_by_side_each_with_one_request() -> None:
     """At least twenty at a time, up to the last, so that a distant store costs a twentieth."""
     store, files = _filled(320)
-    distant = _Counting(store, at_once=20)
+    distant = _Together(store, at_once=20, total=320)
     index = build_index(distant, files, "parquet")
+    assert distant.num_alone <= _MOST_ALONE
     assert sorted(distant.keys) == [file.key for file in files]
     assert index.num_samples == 3 * 320
     assert [index.file(at) for at in range(len(files))] == files

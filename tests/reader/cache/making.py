@@ -81,7 +81,12 @@ def make(
     """Write `NUM_SAMPLES` samples in some twelve shards of different content and size."""
     writer = JSONWriter if text else MDSWriter
     with writer(
-        out=str(folder), columns=_COLUMNS, size_limit=900, compression=compression, hashes=hashes
+        out=str(folder),
+        columns=_COLUMNS,
+        size_limit=900,
+        compression=compression,
+        hashes=hashes,
+        checksums=True,
     ) as out:
         for i in range(NUM_SAMPLES):
             out.write({"id": i, "text": f"text {i} " * (3 + i % 5)})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return 400 samples of some 100 kB in four shards of 10 MB."""
     folder = tmp_path_factory.mktemp("blobs") / "remote"
-    return write_blobs(folder, 400, size=100_000, shard=100, varied=True)
+    return write_blobs(folder, 400, size=100_000, shard=100, varied=True, checksums=True)
 
 
 @pytest.fixture

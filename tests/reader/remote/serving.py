@@ -25,7 +25,7 @@ _ROOT = Path(__file__).parents[3]
 def write(folder: Path, samples: int, *, size: int = 100, shard: int = 1000) -> None:
     """Write samples of about `size` bytes to shards of about `shard` bytes."""
     with MDSWriter(
-        out=str(folder), columns={"id": "int", "body": "bytes"}, size_limit=shard
+        out=str(folder), columns={"id": "int", "body": "bytes"}, size_limit=shard, checksums=True
     ) as out:
         for i in range(samples):
             out.write({"id": i, "body": (i % 251).to_bytes(1, "little") * size})

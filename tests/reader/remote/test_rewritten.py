@@ -52,23 +52,17 @@ class _Set:
             storage_options=options,
             size_limit=700,
             exist_ok=True,
+            checksums=sums,
             **more,
         ) as out:
             for i in range(count):
                 out.write({"id": i, "version": version})
-        if not sums:
-            self.remove(_SUMS)
 
     def object(self, name: str) -> bytes:
         """Return the bytes of a file."""
         with self._server.client() as client:
             found: bytes = client.get_object(Bucket=self._bucket, Key=f"set/{name}")["Body"].read()
             return found
-
-    def remove(self, name: str) -> None:
-        """Remove a file."""
-        with self._server.client() as client:
-            client.delete_object(Bucket=self._bucket, Key=f"set/{name}")
 
     def open(self, local: Path, via: str = "", **settings: Any) -> StreamingDataset:
         """Open it, through a proxy if one is given."""

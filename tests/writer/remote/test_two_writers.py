@@ -55,7 +55,8 @@ class _Root:
 
     def open(self, out: str, **options: Any) -> MDSWriter:
         """Return a writer of small shards."""
-        more = {"columns": _COLUMNS, "size_limit": 400, "storage_options": self.options}
+        more = {"columns": _COLUMNS, "size_limit": 400, "checksums": True}
+        more |= {"storage_options": self.options}
         return MDSWriter(out=out, **{**more, **options})
 
     def write(self, out: str, who: int, samples: int, **options: Any) -> None:
@@ -364,7 +365,7 @@ def test_a_shard_costs_at_most_one_small_request_more(
         _add(writer, 1, range(200))
     shards = load_index("watched://x").num_shards
     puts, looks = store.count("put"), store.count("get", ".writing/settings.json")
-    assert puts == 2 * shards + 3  # the settings, the sums and the index
+    assert puts == 2 * shards + 2  # the settings and the index
     assert 0 < looks <= shards + 4
     with MDSWriter(out=tmp_path / "out", columns=_COLUMNS) as local:
         _add(local, 1, range(10))

@@ -10,9 +10,9 @@ import numpy as np
 
 from streaming_core._format._mds._direct import Getter, record_getters
 from streaming_core._format._mds._record import MDSColumns
-from streaming_core._format._mds._registry import mds_encodings
+from streaming_core._format._mds._registry import mds_encodings, refuse_unsafe
 from streaming_core._format._shard import Shard, offset_table, settings_fault
-from streaming_core.errors import ShardCorruptError, UnsafeEncodingError
+from streaming_core.errors import ShardCorruptError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,14 +70,8 @@ class MDSShard(Shard):
         view = view.cast("B") if view.nbytes else memoryview(b"")
         schema = info.schema
         self.columns = columns_of(schema)
-        unsafe = self.columns.unsafe()
-        if unsafe and not allow_unsafe:
-            msg = (
-                f"{info.raw.basename}: reading column(s) {', '.join(unsafe)} can run code that the "
-                "data chose. If you trust whoever made it, allow unsafe types "
-                "(allow_unsafe_types=True)"
-            )
-            raise UnsafeEncodingError(msg)
+        if not allow_unsafe:
+            refuse_unsafe(schema, info.raw.basename)
         if schema.column_sizes != self.columns.sizes:
             text = (
                 f"the index gives column sizes {list(schema.column_sizes)!s:.200}, "

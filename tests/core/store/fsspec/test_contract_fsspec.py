@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from tests.core.store.contract import MarkedContract
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 pytest.importorskip("fsspec")
 
 
+class _Steady(dict[str, Any]):
+    """A dictionary that may change while one goes through it, as fsspec's memory does."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.copy())
+
+    def items(self) -> Any:
+        return self.copy().items()
+
+
 class TestMemory(MarkedContract):
     """Objects in a dictionary of the process."""
 
@@ -31,13 +41,11 @@ class TestMemory(MarkedContract):
     }
 
     @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        """Return a store of a name that nobody has; its objects go away afterwards."""
-        name = uuid.uuid4().hex
-        yield open_store(f"fsspec+memory://{name}")
-        files = importlib.import_module("fsspec").filesystem("memory")
-        if files.exists(name):
-            files.rm(name, recursive=True)
+    def store(self, monkeypatch: pytest.MonkeyPatch) -> Store:
+        """Return a store of a name that nobody has, in a memory of its own."""
+        memory = importlib.import_module("fsspec.implementations.memory").MemoryFileSystem
+        monkeypatch.setattr(memory, "store", _Steady())
+        return open_store(f"fsspec+memory://{uuid.uuid4().hex}")
 
 
 @pytest.mark.slow
