@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from itertools import groupby
+from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 
@@ -95,22 +96,53 @@ def packs_exactly(values: Sequence[Any], code: str) -> bool:
     return _exact_types(code).issuperset(map(type, values))
 
 
-def _packer(names: Sequence[str], codes: str) -> Callable[[Sample], bytes | None]:
-    """Return a function from a sample to its record, or None where a value needs its encoding."""
+def _packer(columns: MDSColumns) -> tuple[Callable[[Sample], Any], int]:
+    """Return what gives the parts of a sample's record and its size, and how many parts there are.
+
+    The first part has the lengths of what varies, if anything does. Columns side by side that have
+    a code are one part; where that is all, it is given as it is. `TypeError` says that a value
+    needs its encoding.
+    """
     # Compiled, as it costs a third of a loop. Names enter it as literals only.
-    scope: dict[str, Any] = {
-        "pack": struct.Struct("<" + codes).pack,
-        "ints": _INTS,
-        "floats": _FLOATS,
-    }
-    values = [f"v{i}" for i in range(len(names))]
-    checks = [
-        f"type({value} := sample[{name!r}]) in {'floats' if code == 'd' else 'ints'}"
-        for value, name, code in zip(values, names, codes, strict=True)
+    head = struct.Struct(f"<{len(columns.variable)}I")
+    scope: dict[str, Any] = {"ints": _INTS, "floats": _FLOATS, "other": _other, "head": head.pack}
+    encodings = dict(zip(columns.names, columns.encodings, strict=True))
+    codes = {name: struct_code(encoding) for name, encoding in encodings.items()}
+    parts: list[str] = []
+    lengths: list[str] = []
+    for has_code, run in groupby(columns.names, key=lambda name: codes[name] is not None):
+        names = list(run)
+        if has_code:
+            scope[f"p{len(parts)}"] = struct.Struct(
+                "<" + "".join(map(str, map(codes.get, names)))
+            ).pack
+            checks = [
+                f"type(v{at} := sample[{name!r}]) in {'floats' if codes[name] == 'd' else 'ints'}"
+                for at, name in enumerate(names)
+            ]
+            values = ", ".join(f"v{at}" for at in range(len(names)))
+            parts.append(f"p{len(parts)}({values}) if {' and '.join(checks)} else other()")
+            continue
+        for name in names:
+            scope[f"p{len(parts)}"] = _encoder(encodings[name])
+            if encodings[name].size is None:
+                lengths.append(f"len(r{len(parts)})")
+            parts.append(f"p{len(parts)}(sample[{name!r}])")
+    if all(codes.values()):
+        return eval(f"lambda sample: {parts[0]}", scope), 1  # noqa: S307 - see above
+    named = "".join(f"r{at} := {part}, " for at, part in enumerate(parts))
+    sizes = [f"n{at} := {length}" for at, length in enumerate(lengths)]
+    size = " + ".join([str(columns.fixed_size), *(f"n{at}" for at in range(len(sizes)))])
+    results = [
+        *([f"head({', '.join(sizes)})"] if sizes else []),
+        *(f"r{at}" for at in range(len(parts))),
     ]
-    source = f"lambda sample: pack({', '.join(values)}) if {' and '.join(checks)} else None"
-    packer: Callable[[Sample], bytes | None] = eval(source, scope)  # noqa: S307 - see above
-    return packer
+    source = f"lambda sample: ({named}([{', '.join(results)}], {size}))[-1]"
+    return eval(source, scope), len(results)  # noqa: S307 - see above
+
+
+def _other() -> NoReturn:
+    raise TypeError
 
 
 def refusal(columns: MDSColumns, sample: Any, number: int, cause: Exception) -> SampleError:  # noqa: ANN401 - any user's value
@@ -132,52 +164,12 @@ def refusal(columns: MDSColumns, sample: Any, number: int, cause: Exception) -> 
     return SampleError(f"{where}: {cause}")
 
 
-class _PackedRows:
-    """Samples of plain numbers: one `struct` call each."""
-
-    def __init__(self, columns: MDSColumns, codes: str, first: int, block_bytes: int) -> None:
-        self._columns = columns
-        self._pack = _packer(columns.names, codes)
-        self._records: list[bytes] = []
-        self.first = first
-        self._full = min(_BLOCK_RECORDS, max(1, block_bytes // (columns.record_size or 1)))
-
-    def add(self, sample: Sample) -> bool:
-        records = self._records
-        try:
-            record = self._pack(sample)
-        except ENCODE_ERRORS:
-            record = None
-        records.append(record or self._slow(sample))
-        return len(records) >= self._full
-
-    def _slow(self, sample: Sample) -> bytes:
-        """Encode what `struct` refuses and encodings take, such as whole floats for ints."""
-        try:
-            return self._columns.encode(sample)
-        except ENCODE_ERRORS as error:
-            number = self.first + len(self._records)
-            raise refusal(self._columns, sample, number, error) from error
-
-    def take(self) -> Block | None:
-        records, self._records = self._records, []
-        self.first += len(records)
-        if not records:
-            return None
-        lengths = np.full(len(records), self._columns.record_size, np.int64)
-        return PartsBlock(records, 1, lengths)
-
-
-class _MixedRows:
-    """Samples of any columns: one call each, the lengths of the variable ones in front."""
+class _AnyRows:
+    """Samples of any columns."""
 
     def __init__(self, columns: MDSColumns, first: int, block_bytes: int) -> None:
         self._columns = columns
-        self._encoders = [
-            (name, _encoder(encoding))
-            for name, encoding in zip(columns.names, columns.encodings, strict=True)
-        ]
-        self._head = struct.Struct(f"<{len(columns.variable)}I")
+        self._pack, self._each = _packer(columns)
         self._parts: list[Bytes] = []
         self._lengths: list[int] = []
         self._bytes = 0
@@ -186,40 +178,60 @@ class _MixedRows:
 
     def add(self, sample: Sample) -> bool:
         try:
-            parts = [encode(sample[name]) for name, encode in self._encoders]
-            sizes = [len(part) for part in parts]
-            head = self._head.pack(*[sizes[i] for i in self._columns.variable])
-        except ENCODE_ERRORS as error:
-            number = self.first + len(self._lengths)
-            raise refusal(self._columns, sample, number, error) from error
-        size = len(head) + sum(sizes)
+            parts, size = self._pack(sample)
+        except ENCODE_ERRORS:
+            record = self._slow(sample)
+            parts, size = [record, *[b""] * (self._each - 1)], len(record)
         try:
-            self._parts.append(head)
             self._parts += parts
             self._lengths.append(size)
         except BaseException:
             # An interrupt in between, caught by the caller, must not shift later records.
-            del self._parts[len(self._lengths) * (1 + len(parts)) :]
+            del self._parts[len(self._lengths) * self._each :]
             raise
         self._bytes += size
         return self._bytes >= self._block_bytes or len(self._lengths) >= _BLOCK_RECORDS
+
+    def _slow(self, sample: Sample) -> bytes:
+        """Encode what `struct` refuses and encodings take, such as whole floats for ints."""
+        try:
+            return self._columns.encode(sample)
+        except ENCODE_ERRORS as error:
+            number = self.first + len(self._parts) // self._each
+            raise refusal(self._columns, sample, number, error) from error
 
     def take(self) -> Block | None:
         if not self._lengths:
             return None
         lengths = np.array(self._lengths, np.int64)
-        block = PartsBlock(self._parts, 1 + len(self._encoders), lengths)
+        block = PartsBlock(self._parts, self._each, lengths)
         self.first += len(lengths)
         self._parts, self._lengths, self._bytes = [], [], 0
         return block
 
 
+class _NumberRows(_AnyRows):
+    """Samples of plain numbers, whose records are one part of one size."""
+
+    def __init__(self, columns: MDSColumns, first: int, block_bytes: int) -> None:
+        super().__init__(columns, first, block_bytes)
+        self._full = min(_BLOCK_RECORDS, max(1, block_bytes // columns.fixed_size))
+
+    def add(self, sample: Sample) -> bool:
+        try:
+            record = self._pack(sample)
+        except ENCODE_ERRORS:
+            record = self._slow(sample)
+        self._parts.append(record)
+        return len(self._parts) >= self._full
+
+    def take(self) -> Block | None:
+        self._lengths = [self._columns.fixed_size] * len(self._parts)
+        return super().take()
+
+
 def _encoder(encoding: Encoding) -> Callable[[Any], bytes]:
     """Return `encode_value` for one encoding, without the questions it need not ask."""
-    code = struct_code(encoding)
-    if code is not None:
-        types, pack = _exact_types(code), struct.Struct("<" + code).pack
-        return lambda value: pack(value) if type(value) in types else encode_value(encoding, value)
     encode = encoding.encode
     ours = type(encoding).__module__.startswith("streaming_core.")
     if encoding.size is not None or not ours:
@@ -237,7 +249,5 @@ def record_of(columns: MDSColumns, sample: Sample) -> bytes:
 
 def compile_rows(columns: MDSColumns, first: int, block_bytes: int) -> Rows:
     """Return the fastest encoder for these columns; `first` is the next sample's number."""
-    codes = [struct_code(encoding) for encoding in columns.encodings]
-    if all(codes):
-        return _PackedRows(columns, "".join(code or "" for code in codes), first, block_bytes)
-    return _MixedRows(columns, first, block_bytes)
+    kind = _NumberRows if all(map(struct_code, columns.encodings)) else _AnyRows
+    return kind(columns, first, block_bytes)
