@@ -8,6 +8,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streaming_core._arguments import checked, unexpected
+from streaming_core._shown import Shown
 from streaming_core.errors import SchemaError, StreamingError
 from streaming_reader._attributes import engine_of, open_to_subclasses
 from streaming_reader._order import resample_streams
@@ -48,7 +49,7 @@ def _quietly(cache: ShardCache, shard: int) -> None:
 
 
 @open_to_subclasses
-class DatasetInfo(IterableBase[dict[str, Any]]):
+class DatasetInfo(Shown, IterableBase[dict[str, Any]]):
     """Settings, numbers, shards, and cache of a dataset."""
 
     _streaming_engine: Engine
@@ -72,6 +73,9 @@ class DatasetInfo(IterableBase[dict[str, Any]]):
             "several sources, and torch.utils.data.ChainDataset([a, b]) reads one after the other"
         )
         raise SchemaError(msg)
+
+    def _streaming_facts(self) -> dict[str, Any]:
+        return self._streaming_engine.facts
 
     # --- settings ---------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ __all__ = ["Begun", "Engine"]
 
 _AHEAD_BATCHES: Final = 8
 _AHEAD_SAMPLES: Final = 64
+_MOST_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,21 @@ class Engine:
             return given
         size = self.epochs.batch_size
         return _AHEAD_BATCHES * size if size else _AHEAD_SAMPLES
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a dataset shows of itself."""
+        catalogue, order = self.catalogue, self.epochs.order
+        return {
+            "samples": catalogue.num_samples,
+            "shards": catalogue.num_shards,
+            "epoch_size": self.epochs.weights.epoch_size,
+            "batch_size": self.epochs.batch_size,
+            "shuffle": order.shuffle_algo if order.shuffle else False,
+            "cache_limit": self.given["cache_limit"],
+            "streams": [cache.source for cache in catalogue.caches[:_MOST_SHOWN]]
+            + ["..."][: len(catalogue.caches) - _MOST_SHOWN],
+        }
 
     @property
     def is_local(self) -> bool:

@@ -30,6 +30,7 @@ __all__ = ["ITERATION", "Epochs"]
 _log = logging.getLogger("streaming_core.reader")
 ITERATION: ContextVar[str | None] = ContextVar("iteration", default=None)
 """The name of the iteration that is being begun, where a loader has announced it."""
+_MOST_PLACES: Final = 8
 _THIN: Final = 64
 """Where an epoch uses one sample in so many of a stream, its shards are not fetched for that."""
 
@@ -179,7 +180,13 @@ class Epochs:
                 began=began,
             ),
             self._facts(world),
+            self._places,
         )
+
+    @property
+    def _places(self) -> list[str]:
+        """Where the data lies, for messages; not of all streams where there are many."""
+        return [cache.source for cache in self.catalogue.caches[:_MOST_PLACES]]
 
     @property
     def _size(self) -> int | None:
@@ -196,6 +203,7 @@ class Epochs:
         position = parse_state(
             state,
             self._facts(world),
+            places=self._places,
             num_samples=self.weights.epoch_size,
             num_ranks=shape.num_ranks,
             canonical_nodes=self.order.canonical_nodes(shape.num_nodes),

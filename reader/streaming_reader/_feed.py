@@ -156,6 +156,8 @@ class Feed:
         close_at_exit(self)
         self._aside = np.zeros(0, np.int64)
         """The rest of a window, of which no shard is wanted yet."""
+        self._given: Located | None = None
+        """The samples of the batch that was given last."""
         self._coming: deque[Located] = deque()
         """Samples to come whose shards are wanted."""
         self._pulled = 0
@@ -203,9 +205,21 @@ class Feed:
         source = self._source
         source.is_measured = True
         before = source.sample_bytes
-        made = one(sample)
+        try:
+            made = one(sample)
+        except Exception as error:
+            shard, row = source.find(sample)
+            error.add_note(f"raised for sample {sample}: row {row} of {source.describe(shard)}")
+            raise
         self.count("bytes_used", source.sample_bytes - before)
         return made
+
+    def describe(self, at: int) -> str:
+        """Return which sample one of the batch given last is, and where it lies."""
+        if self._given is None or at >= len(self._given):
+            return "a sample"
+        shard = self._source.describe(int(self._given.shards[at]))
+        return f"sample {self._given.ids[at]}: row {self._given.rows[at]} of {shard}"
 
     def batches(self, size: int, *, drop_last: bool = False) -> Iterator[Batch]:
         """Yield batches of `size` samples, the last of which may be smaller.
@@ -246,10 +260,12 @@ class Feed:
             else:
                 self.count("bytes_used", columns.nbytes)
                 for start in range(0, len(located), size):
+                    self._given = located.part(start, start + size)
                     yield columns.slice(start, start + size)
                 return
         for start in range(0, len(located), size):
-            batch = self._timed(decode_any, located.part(start, start + size), copy=True)
+            self._given = located.part(start, start + size)
+            batch = self._timed(decode_any, self._given, copy=True)
             self.count("bytes_used", batch.nbytes)
             yield batch
 

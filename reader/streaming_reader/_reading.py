@@ -90,8 +90,10 @@ class Reading:
         if format == _OWN or (format is None and not is_told):
             if given:
                 msg = (
-                    f"{', '.join(given)} can be given for data of other formats only; name it, "
-                    f"such as format='parquet' (there are {', '.join(_formats())})"
+                    f"{', '.join(given)} cannot be given for an MDS data set, whose records are "
+                    "read whole: leave samples or columns out with filter= and transform= of "
+                    "create_dataloader. If the data is of another format, name it, such as "
+                    f"format='parquet' (there are {', '.join(_formats())})"
                 )
                 raise SchemaError(msg)
             hint = None if format or os.path.isdir(place or "") else packed_hint(last)  # noqa: PTH112 - a text

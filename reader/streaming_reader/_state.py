@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -17,6 +17,8 @@ __all__ = ["make_state", "parse_state"]
 _OURS: Final = "streaming_core"
 """Holds what the reference knows nothing of; it reads past it."""
 _BEGAN: Final = "epoch_began_on"
+_PLACES: Final = "places"
+"""Where the data lay, which is only shown."""
 _BEGAN_KEYS: Final = ("nodes", "ranks_per_node", "batch_size")
 _REQUIRED: Final = ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed")
 _MOST: Final = 1 << 62
@@ -29,10 +31,13 @@ By default as many as 1,024 nodes have with `py1s`.
 """
 
 
-def make_state(position: Position, facts: Mapping[str, Any]) -> dict[str, Any]:
+def make_state(
+    position: Position, facts: Mapping[str, Any], places: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the checkpoint of a position whose numbers are all known.
 
-    `facts` are what the order depends on beyond it; `parse_state` compares them.
+    `facts` are what the order depends on beyond it; `parse_state` compares them. `places` are where
+    the data lies.
 
     Example:
         >>> make_state(Position(1, 512, 2, 9176, 1), {"shuffle": True})["sample_in_epoch"]
@@ -47,7 +52,7 @@ def make_state(position: Position, facts: Mapping[str, Any]) -> dict[str, Any]:
         "num_canonical_nodes": position.canonical_nodes,
         "shuffle_seed": position.seed,
         "initial_physical_nodes": position.initial_nodes,
-        _OURS: {**facts, **began},
+        _OURS: {**facts, **began, **({_PLACES: [*places]} if places else {})},
     }
 
 
@@ -55,6 +60,7 @@ def parse_state(
     state: Any,  # noqa: ANN401 - from a user's file
     facts: Mapping[str, Any],
     *,
+    places: Sequence[str] = (),
     num_samples: int,
     num_ranks: int,
     canonical_nodes: int,
@@ -67,7 +73,8 @@ def parse_state(
         CheckpointError: It is none, or what it was made with differs from `facts`; lists all.
     """
     try:
-        position, is_ours = _position(state, facts, max(canonical_nodes, _MOST_NODES))
+        most_nodes = max(canonical_nodes, _MOST_NODES)
+        position, is_ours = _position(state, facts, places, most_nodes)
     except CheckpointError:
         raise
     except Exception as error:
@@ -88,6 +95,7 @@ def parse_state(
 def _position(
     state: Any,  # noqa: ANN401 - from a user's file
     facts: Mapping[str, Any],
+    places: Sequence[str],
     most_nodes: int,
 ) -> tuple[Position, bool]:
     """Return the position of a checkpoint, and whether it says which data it belongs to."""
@@ -110,7 +118,7 @@ def _position(
     if own is None:
         return found, False
     then = _mapping(own, f"the checkpoint's {_OURS} is a mapping of what it was made with")
-    _compare(then, facts)
+    _compare(then, facts, places)
     if then.get(_BEGAN) is not None:
         began = _mapping(then[_BEGAN], f"the checkpoint's {_BEGAN} is a mapping")
         nodes, ranks, batch = (_number(began, key, 1) for key in _BEGAN_KEYS)
@@ -118,12 +126,16 @@ def _position(
     return found, "data" in then
 
 
-def _compare(then: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+def _compare(then: Mapping[str, Any], facts: Mapping[str, Any], places: Sequence[str]) -> None:
     differing = [
         f"{key} was {_shown(then[key])} and is {now!r:.80}"
         for key, now in facts.items()
         if key in then and not _is_equal(then[key], now)
     ]
+    if differing and not _is_equal(then.get("data"), facts.get("data")) and _PLACES in then:
+        differing[0] = (
+            f"data was what lay at {_listed(then[_PLACES])} and is what lies at {_listed(places)}"
+        )
     if differing:
         msg = (
             "the checkpoint belongs to other data or settings, and going on would repeat some "
@@ -131,6 +143,15 @@ def _compare(then: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
             "without the checkpoint"
         )
         raise CheckpointError(msg)
+
+
+def _listed(value: Any) -> str:  # noqa: ANN401 - from a user's file
+    if not isinstance(value, list):
+        return _shown(value)
+    places = cast("list[Any]", value)
+    if not all(type(one) is str for one in places):
+        return _shown(places)
+    return ", ".join(f"{one:.200}" for one in places[:3]) + (" and others" if places[3:] else "")
 
 
 def _is_equal(then: Any, now: Any) -> bool:  # noqa: ANN401 - a setting, or what a file holds instead

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamingDataset"]
 
+_log = logging.getLogger("streaming_core.reader")
 _USED_RESOLVED = ("shuffle_block_size", "num_canonical_nodes", "shuffle_seed")
 """Settings that may be used as others than were given."""
 
@@ -176,6 +178,14 @@ class StreamingDataset(DatasetInfo):
         )
         arrays = order_arrays(sources)
         size = None if batch_size is None else order.batch_size
+        ahead = given["predownload"]
+        if size is not None and ahead is not None and ahead < size:
+            _log.warning(
+                "predownload=%d is less than batch_size=%d: shards are not fetched before a batch "
+                "waits for them",
+                ahead,
+                size,
+            )
         join_torch()
         forget_assigned(self)
         own = type(self)

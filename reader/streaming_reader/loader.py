@@ -15,6 +15,7 @@ require("torch", extra="torch", purpose="StreamingDataLoader")
 from torch.utils.data import DataLoader  # noqa: E402 - see above
 
 from streaming_core._arguments import checked, suggests  # noqa: E402 - see above
+from streaming_core._shown import Shown  # noqa: E402 - see above
 from streaming_core.errors import CheckpointError, SchemaError  # noqa: E402 - see above
 from streaming_reader._accelerate import placed  # noqa: E402 - see above
 from streaming_reader._attributes import ENGINE  # noqa: E402 - see above
@@ -83,7 +84,7 @@ def _engine_of(dataset: object) -> Engine | None:
     return engine
 
 
-class StreamingDataLoader(DataLoader[Any]):
+class StreamingDataLoader(Shown, DataLoader[Any]):
     """A torch DataLoader for streaming data sets.
 
     Without a `collate_fn`, batches are assembled from columns where the samples are read, equal to
@@ -150,6 +151,16 @@ class StreamingDataLoader(DataLoader[Any]):
         if is_default_collate(self.collate_fn):
             engine.refuse_mixed(self.batch_format, batch_size)
 
+    def _streaming_facts(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "batch_size": self.batch_size,
+            "num_workers": self.num_workers,
+            "batch_format": self.batch_format if is_default_collate(self.collate_fn) else None,
+            "collate_fn": None if is_default_collate(self.collate_fn) else self.collate_fn,
+            "drop_last": self.drop_last,
+        }
+
     def _check_batch_size(self) -> None:
         """Raise `SchemaError` if the dataset has another batch size, as it may be set late."""
         wanted = None if self._engine is None else self._engine.epochs.batch_size
@@ -214,6 +225,13 @@ class StreamingDataLoader(DataLoader[Any]):
             self._clock = Clock(dict, self.num_workers)
         else:
             self._check_batch_size()
+            if self.drop_last and engine.length < (self.batch_size or 1):
+                _log.warning(
+                    "no batch: the epoch has %d samples for this rank, a batch %d, and "
+                    "drop_last=True leaves out what is less",
+                    engine.length,
+                    self.batch_size,
+                )
             stats = engine.epochs.shared.totals
             self._clock = Clock(stats, self.num_workers, is_local=engine.is_local)
         iterator = cast("InProcess | InWorkers", super().__iter__())

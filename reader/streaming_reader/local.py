@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._arguments import checked, suggests
+from streaming_core._shown import Shown
 from streaming_reader._access import checked_ids, each_of, select
 from streaming_reader._attributes import engine_of, open_to_subclasses
 from streaming_reader._feed import decode_as, decode_list
@@ -28,7 +29,7 @@ __all__ = ["LocalDataset"]
 
 
 @open_to_subclasses
-class LocalDataset(MapBase[dict[str, Any]]):
+class LocalDataset(Shown, MapBase[dict[str, Any]]):
     """The samples of a folder by number, without order, cache or epochs; compressed or not.
 
     A map-style data set for torch: any sampler may be used with it.
@@ -66,6 +67,11 @@ class LocalDataset(MapBase[dict[str, Any]]):
     def size(self) -> int:
         """Number of samples."""
         return self._streaming_catalogue.num_samples
+
+    def _streaming_facts(self) -> dict[str, Any]:
+        catalogue = self._streaming_catalogue
+        folder = catalogue.caches[0].source
+        return {"samples": catalogue.num_samples, "shards": catalogue.num_shards, "local": folder}
 
     def __len__(self) -> int:
         """Return the number of samples."""

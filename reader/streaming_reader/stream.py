@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 from streaming_core._arguments import checked, suggests
+from streaming_core._shown import Shown
 from streaming_core._store import RequestPolicy
 from streaming_core.errors import SchemaError
 from streaming_reader._attributes import forget_assigned, open_to_subclasses
@@ -146,7 +147,7 @@ class ResolvedStream:
 
 
 @open_to_subclasses
-class Stream:
+class Stream(Shown):
     """A data set, or part of one, to be mixed with others; what is not given the data set gives.
 
     Args:
@@ -211,7 +212,11 @@ class Stream:
         index: str | os.PathLike[str] | None = None,
     ) -> None:
         _refuse_overrides(type(self))
-        weight = checked({"proportion": proportion, "repeat": repeat, "choose": choose})
+        try:
+            weight = checked({"proportion": proportion, "repeat": repeat, "choose": choose})
+        except SchemaError as error:
+            msg = f"the stream of {KeptUrl.of(str(remote or local))!r}: {error}"
+            raise SchemaError(msg) from None
         if sum(number is not None for number in weight.values()) > 1:
             msg = (
                 "a stream takes at most one of proportion, repeat and choose, came "
@@ -287,17 +292,13 @@ class Stream:
         """Whether compressed files are kept beside the decompressed ones."""
         return self._streaming_engine.settings.keep_zip
 
-    def __repr__(self) -> str:
+    def _streaming_facts(self) -> dict[str, Any]:
         settings = self._streaming_engine.settings
         names = [f.name for f in fields(settings) if f.name != "storage_options"]
-        shown = {
-            **{name: getattr(settings, name) for name in names},
-            "proportion": self.proportion,
-            "repeat": self.repeat,
-            "choose": self.choose,
+        weights = ("proportion", "repeat", "choose")
+        return {name: getattr(settings, name) for name in names} | {
+            name: getattr(self, name) for name in weights
         }
-        inner = ", ".join(f"{key}={value!r}" for key, value in shown.items() if value is not None)
-        return f"{type(self).__name__}({inner})"
 
 
 def _place(value: object, name: str) -> str | None:

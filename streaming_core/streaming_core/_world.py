@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming_core._arguments import checked, unexpected
+from streaming_core._arguments import checked, suggests, unexpected
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class World:
     def for_worker(self, worker: int, workers: int) -> World:
         """Return the place of a loading process of this rank."""
         return replace(self, worker=worker, workers_per_rank=workers)
+
+
+World.__init__ = suggests()(World.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)

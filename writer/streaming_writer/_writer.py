@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 from streaming_core._arguments import unexpected
 from streaming_core._index import dump_index
 from streaming_core._read import SUMS, format_sums
+from streaming_core._shown import Shown
 from streaming_core._store import LocalStore, release_all
 from streaming_core.errors import SchemaError, StreamingError, WriterStateError
 from streaming_writer._arrow import as_table, infer_arrow, is_arrow
@@ -40,7 +41,6 @@ __all__ = ["KindFactory", "Writer"]
 _log = logging.getLogger("streaming_core.writer")
 AnyRows: TypeAlias = "Rows | InferringRows | KnownKeysRows | ClosedRows"
 KindFactory: TypeAlias = "Callable[[Mapping[str, str], Options], ShardKind]"
-"""Makes the kind of shard once the columns are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
-class Writer:
+class Writer(Shown):
     """Base of all writers. Any thread may call it, one at a time gets in; it cannot cross a fork.
 
     Use it in a `with` block: leaving the block normally finishes the data set, leaving it by an
@@ -210,6 +210,11 @@ class Writer:
     def get_config(self) -> dict[str, Any]:
         """Return the settings as the index holds them for each shard."""
         return dict(self._known_kind().config)
+
+    def _streaming_facts(self) -> dict[str, Any]:
+        state = "open" if self._open else "finished" if self._published else "stopped"
+        safe = self.num_safe_samples
+        return {"out": self._output.first.url, "safe_samples": safe, "state": state}
 
     def __enter__(self) -> Self:
         """Return the writer itself."""

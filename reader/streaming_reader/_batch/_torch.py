@@ -74,6 +74,14 @@ def _column(name: str, column: Column, ragged: RaggedForm, *, is_list: bool) -> 
                 "nulls='mask'; or leave the column out with columns=[...]"
             )
             raise SchemaError(msg) from error
+        if any(hasattr(value, "getbbox") for value in values):  # Pillow's
+            msg = (
+                f"column {name!r} has images ({', '.join(kinds)}), of which no batch can be made. "
+                "Make arrays or tensors of one shape of them: in __getitem__ of a subclass, or by "
+                "create_dataloader(..., transform=...). batch_format='rows' and a collate_fn take "
+                "them as they are"
+            )
+            raise SchemaError(msg) from error
         shapes = sorted({str(np.shape(value)) for value in values if hasattr(value, "shape")})
         msg = (
             f"column {name!r} cannot be collated by default: its values are of type "

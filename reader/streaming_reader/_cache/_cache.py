@@ -356,12 +356,14 @@ class ShardCache:
 
     def _read(self, info: ShardInfo, progress: ProgressDeadline) -> Shard:
         """Return a shard from its files, fetched if they are missing or wrong."""
-        views = self._mapped_if_right(info)
-        fetches = 0 if views is not None else 1
+        fetches = 0
         try:
+            views = self._mapped_if_right(info)
+            fetches = 0 if views is not None else 1
             return self._opened_from(info, views or self._fetch(info, progress))
-        except ShardCorruptError:
+        except ShardCorruptError as error:
             if self._remote is None:
+                error.add_note(f"to look for more, run: streaming-core verify {self.folder}")
                 raise
         views = self._fetch(info, progress, distrusted=True)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streaming_reader._batch import as_format, check_format, made_as_format, rows_as_format
@@ -65,15 +66,17 @@ class Assembly:
         with feed:
             for columns in feed.batches(size, drop_last=drop_last):
                 users, began = _Users(), time.perf_counter_ns()
-                batch = self._of_columns(columns, users, lent=lent)
+                batch = self._of_columns(columns, users, feed.describe, lent=lent)
                 feed.count("transform_ns", users.ns)
                 feed.count("format_ns", time.perf_counter_ns() - began - users.ns)
                 yield batch, len(columns)
 
-    def _of_columns(self, columns: Batch, users: _Users, *, lent: bool) -> Any:  # noqa: ANN401 - as the format says
+    def _of_columns(
+        self, columns: Batch, users: _Users, describe: Callable[[int], str], *, lent: bool
+    ) -> Any:  # noqa: ANN401 - as the format says
         transforms = self.transforms
         if self.collate is not None or (transforms is not None and transforms.changes_rows):
-            return self._of_rows(columns.rows(), users)
+            return self._of_rows(columns.rows(), users, describe)
         if transforms is None or transforms.batch is None:
             # Whoever lends must not keep: that is for what copies at once, which users do not.
             lending = columns.lend() if lent else columns
@@ -84,11 +87,13 @@ class Assembly:
         """Return the batch that samples become."""
         return self._of_rows(rows, _Users())
 
-    def _of_rows(self, rows: list[Any], users: _Users) -> Any:  # noqa: ANN401 - as the format says
+    def _of_rows(
+        self, rows: list[Any], users: _Users, describe: Callable[[int], str] | None = None
+    ) -> Any:  # noqa: ANN401 - as the format says
         transforms = self.transforms
         is_made = transforms is not None and transforms.changes_rows
         if transforms is not None:
-            rows = users.call(transforms.rows, rows)
+            rows = users.call(partial(transforms.rows, describe=describe), rows)
         batch: Any
         if self.collate is not None:
             batch = users.call(self.collate, rows)

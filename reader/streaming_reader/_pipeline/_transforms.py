@@ -70,20 +70,34 @@ class Transforms:
         """Whether single rows are looked at, and not only whole batches."""
         return self.keep is not None or bool(self.steps)
 
-    def rows(self, rows: Iterable[Any]) -> list[Any]:
+    def rows(self, rows: Iterable[Any], describe: Callable[[int], str] | None = None) -> list[Any]:
         """Return what becomes of some rows; what a function raises is noted to come from there.
+
+        `describe` says of the number of a row which sample it is.
 
         Raises:
             SchemaError: A transform returned nothing.
         """
-        if self.keep is not None:
-            rows = [row for row in rows if _call(self.keep, row, "filter")]
+        made: list[Any] = []
+        for at, row in enumerate(rows):
+            try:
+                made += self._made_of(row)
+            except Exception as error:
+                if describe is not None:
+                    error.add_note(f"raised for {describe(at)}")
+                raise
+        return made
+
+    def _made_of(self, row: Any) -> list[Any]:  # noqa: ANN401 - any row
+        rows = [row]
+        if self.keep is not None and not _call(self.keep, row, "filter"):
+            return []
         for step in self.steps:
             made: list[Any] = []
-            for row in rows:
-                _add(made, step, row)
+            for each in rows:
+                _add(made, step, each)
             rows = made
-        return rows if isinstance(rows, list) else list(rows)
+        return rows
 
 
 def _add(made: list[Any], step: RowTransform, row: Any) -> None:  # noqa: ANN401 - any row

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import weakref
 from contextlib import suppress
 from multiprocessing.connection import wait
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import dataloader
@@ -143,7 +145,16 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
         """Begin an iteration of `loader`, or of the view that sends to `receiver`."""
         self._receiver = receiver
         self._owner = os.getpid()
-        super().__init__(loader)
+        try:
+            super().__init__(loader)
+        except (AttributeError, TypeError, PicklingError) as error:
+            if "pickle" in str(error):
+                error.add_note(
+                    "workers that are not forked get the dataset, its transforms, and collate_fn "
+                    "by pickle: define functions at the top level of a module, not as lambdas or "
+                    "inside of others; or give multiprocessing_context='fork'"
+                )
+            raise
         # An error's traceback often holds this iterator in a cycle. When that is collected, what
         # it needs to end its workers must not be closed before: then torch waits for seconds.
         needed = self._index_queues, self._worker_result_queue, self._workers
@@ -164,9 +175,15 @@ class InWorkers(_Counting, dataloader._MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         try:
             return self._next_or_death()
-        except Exception:
+        except Exception as error:
             # Until the iterator is gone, torch may raise the death of its worker anywhere.
             if any(worker.exitcode for worker in self._workers):
+                if any(worker.exitcode == -signal.SIGKILL for worker in self._workers):
+                    error.add_note(
+                        "a worker was killed by SIGKILL, as the system does where memory runs out: "
+                        "look at dmesg; fewer workers, a smaller prefetch_factor, or smaller "
+                        "batches need less"
+                    )
                 self._shutdown_workers()
             raise
 

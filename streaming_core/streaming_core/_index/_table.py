@@ -14,6 +14,7 @@ from streaming_core._index._column import FileColumn
 from streaming_core._index._packed import PackedStrings
 from streaming_core._index._shard import ROLE_KEYS, ROLES, FileInfo, FileRole, ShardInfo
 from streaming_core._names import MAX_NAME_BYTES, name_problem
+from streaming_core._shown import Shown
 from streaming_core._units import format_bytes, format_count
 from streaming_core.errors import IndexInvalidError, Problem
 
@@ -30,7 +31,7 @@ _NO_EXTRAS: Mapping[Any, Any] = MappingProxyType({})
 
 
 @final
-class ShardTable:
+class ShardTable(Shown):
     """The index of a data set, validated, as read-only numpy columns.
 
     Immutable, so any number of threads may use it; pickles as its arrays; two tables are equal
@@ -334,6 +335,21 @@ class ShardTable:
         text = f"{self.num_shards} shards, {format_count(self.num_samples)} samples"
         parts = [text, format_bytes(self.total_bytes("raw")), *kinds]
         return f"ShardTable({', '.join(parts)})"
+
+    def _streaming_facts(self) -> dict[str, Any]:
+        columns = {
+            f"{name}: {text}"
+            for schema in self.schemas
+            for name, text in zip(schema.column_names, schema.column_encodings, strict=True)
+        }
+        return {
+            "samples": format_count(self.num_samples),
+            "shards": format_count(self.num_shards),
+            "size": format_bytes(self.total_bytes("raw")),
+            "compressed": format_bytes(self.total_bytes("zip")) if "zip" in self._files else None,
+            "formats": ", ".join(sorted({schema.format for schema in self.schemas})),
+            "columns": ", ".join(sorted(columns)),
+        }
 
 
 def _restore(state: dict[str, Any]) -> ShardTable:

@@ -69,6 +69,10 @@ _PACKERS: Final = (
 )
 _SHORT: Final = {"tbz": "tar.bz2", "tbz2": "tar.bz2", "txz": "tar.xz", "tzst": "tar.zst"}
 _CARD: Final = "README.md"
+_MEDIA: Final = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".wav", ".mp3", ".flac", ".mp4"),
+)
 _MOST_CARD_BYTES: Final = 16 << 20
 
 
@@ -213,6 +217,11 @@ def guessed_kind(place: Place, names: Iterable[str]) -> str:
         return found[0]
     what = f"of several formats ({', '.join(found)})" if found else "of no known format"
     msg = f"the files in {place.url} are {what}; say which is meant, such as format='parquet'"
+    if place.pattern.lower().endswith(_MEDIA):
+        msg = (
+            f"the files in {place.url} are single images, sounds, or videos, which are not samples "
+            "of a data set: write them with MDSWriter, or pack them into tar files or Parquet"
+        )
     raise SchemaError(msg)
 
 

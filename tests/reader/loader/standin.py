@@ -47,6 +47,7 @@ class _Engine:
     """What the loader asks a dataset for beside samples."""
 
     transforms = None
+    length = 1 << 30
     overrides_iter = False
     is_local = True
 

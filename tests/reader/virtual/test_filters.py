@@ -256,7 +256,7 @@ def test_shards_with_an_index_take_no_filters(tmp_path: Path) -> None:
     with MDSWriter(out=tmp_path / "mds", columns={"id": "int"}) as out:
         out.write({"id": 1})
     stream = Stream(remote=tmp_path / "mds", local=tmp_path / "l", filters=[("id", ">", 0)])
-    with pytest.raises(SchemaError, match="filters can be given for data of other formats only"):
+    with pytest.raises(SchemaError, match="filters cannot be given for an MDS data set"):
         StreamingDataset(streams=[stream], batch_size=1)
 
 

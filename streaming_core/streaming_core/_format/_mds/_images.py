@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ def _pillow() -> Any:  # noqa: ANN401 - a module of an optional dependency
 def _image(obj: Any) -> Any:  # noqa: ANN401 - a Pillow image
     if not isinstance(obj, _pillow().Image):
         msg = f"wanted a PIL.Image.Image, came {came(obj)}"
+        if isinstance(obj, str | os.PathLike):
+            msg += "; open it with PIL.Image.open(path), or give the bytes of the file"
         raise TypeError(msg)
     return obj
 
