@@ -148,7 +148,7 @@ def _compare(then: Mapping[str, Any], facts: Mapping[str, Any], places: Sequence
 def _listed(value: Any) -> str:  # noqa: ANN401 - from a user's file
     if not isinstance(value, list):
         return _shown(value)
-    places = cast("list[Any]", value)
+    places = cast("list[object]", value)
     if not all(type(one) is str for one in places):
         return _shown(places)
     return ", ".join(f"{one:.200}" for one in places[:3]) + (" and others" if places[3:] else "")

@@ -251,6 +251,28 @@ def test_datasets_have_their_shards(shards: Path, tmp_path: Path) -> None:
     ].tolist()
 
 
+def test_writers_have_the_attributes_of_the_reference(tmp_path: Path) -> None:
+    """As they are used, not as they were given."""
+    columns = {"t": "str", "id": "int"}
+    with MDSWriter(
+        out=(tmp_path / "local", "memory://mosaic-writer"),
+        columns=columns,
+        keep_local=True,
+        compression="zstd:7",
+        hashes=["xxh64", "sha1"],
+        size_limit="1kb",
+    ) as out:
+        assert out.column_names == ["id", "t"]
+        assert out.column_encodings == ["int", "str"]
+        assert out.column_sizes == [8, None]
+        assert (out.compression, out.hashes, out.size_limit) == ("zstd:7", ["sha1", "xxh64"], 1024)
+        assert (out.local, out.keep_local) == (tmp_path / "local", True)
+        assert out.remote is not None
+        assert out.remote.startswith("memory://mosaic-writer")
+    with MDSWriter(out=tmp_path / "plain", columns=columns) as out:
+        assert (out.remote, out.keep_local, out.hashes) == (None, False, [])
+
+
 # --- helpers --------------------------------------------------------------------------------------
 
 

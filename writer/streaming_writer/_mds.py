@@ -113,3 +113,45 @@ class MDSWriter(Writer):
     ) -> None:
         """Lock the output and get ready; raises what the settings or the output do not allow."""
         super().__init__(MDSKind, columns, out, Options(**options))
+
+    # --- settings, as the index has them ----------------------------------------------------------
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns, in the order in which a record has them."""
+        return self.get_config()["column_names"]  # type: ignore[no-any-return]
+
+    @property
+    def column_encodings(self) -> list[str]:
+        """The encoding of each column."""
+        return self.get_config()["column_encodings"]  # type: ignore[no-any-return]
+
+    @property
+    def column_sizes(self) -> list[int | None]:
+        """Bytes of the values of each column, None where they vary."""
+        return self.get_config()["column_sizes"]  # type: ignore[no-any-return]
+
+    @property
+    def compression(self) -> str | None:
+        """Such as `zstd:7`, or None."""
+        return self._options.compression
+
+    @property
+    def hashes(self) -> list[str]:
+        """The hashes that the index gets of each file."""
+        return list(self._options.hash_names())
+
+    @property
+    def size_limit(self) -> int | None:
+        """The most bytes of an uncompressed shard; None for no limit but the format's own."""
+        return self._options.limit()
+
+    @property
+    def keep_local(self) -> bool:
+        """Whether the folder's copy stays where there is also a URL."""
+        return self._options.keep_local
+
+    @property
+    def remote(self) -> str | None:
+        """The URL that is written to, or None if all stays in a folder."""
+        return self._output.remote

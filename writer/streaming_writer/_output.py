@@ -107,6 +107,12 @@ class Output:
         """The folder written to, or None if all is remote."""
         return next((store.path for store in self.stores if isinstance(store, LocalStore)), None)
 
+    @property
+    def remote(self) -> str | None:
+        """The place that is written to beside or instead of a folder, or None."""
+        last = self.stores[-1]
+        return None if len(self.stores) == 1 and isinstance(last, LocalStore) else last.url
+
     def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         """Publish an object in every store, unless another writer has taken the place over."""
         for store in self.stores:
