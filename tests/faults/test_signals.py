@@ -68,7 +68,7 @@ def _is_between_calls(error: BaseException) -> bool:
     frame, line = list(traceback.walk_tb(error.__traceback__))[-2]  # the last one is the tracer
     code = frame.f_code
     begins = code.co_name in {"__enter__", "__exit__"} and line == code.co_firstlineno
-    return begins or code.co_qualname == "MDSWriter.__init__"
+    return begins or code.co_name == "checked_init" or code.co_qualname == "MDSWriter.__init__"
 
 
 @pytest.mark.parametrize("limit", [None, 8_000])
