@@ -8,9 +8,9 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streaming_core._arguments import checked, unexpected
+from streaming_core._attributes import engine_of, open_to_subclasses
 from streaming_core._shown import Shown
 from streaming_core.errors import SchemaError, StreamingError
-from streaming_reader._attributes import engine_of, open_to_subclasses
 from streaming_reader._order import resample_streams
 from streaming_reader._shards import Shards
 from streaming_reader._threads import start_thread
@@ -55,10 +55,7 @@ class DatasetInfo(Shown, IterableBase[dict[str, Any]]):
     _streaming_engine: Engine
 
     if not TYPE_CHECKING:  # __getattr__ would make type checkers accept any name
-
-        def __class_getitem__(cls, item: object) -> GenericAlias:
-            """Take what samples are, for `StreamingDataset[dict]`."""
-            return GenericAlias(cls, item)
+        __class_getitem__ = classmethod(GenericAlias)  # takes what samples are
 
         def __getattr__(self, name: str) -> NoReturn:
             """Say why an attribute is missing: it is not there, or `__init__` was not called."""

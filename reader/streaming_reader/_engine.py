@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Begun", "Engine"]
 
+_log = logging.getLogger("streaming_core.reader")
 _AHEAD_BATCHES: Final = 8
 _AHEAD_SAMPLES: Final = 64
 _MOST_SHOWN: Final = 3
@@ -99,6 +101,16 @@ class Engine:
     def length(self) -> int:
         """How many samples an epoch has for each rank, some of which may come twice."""
         return self.epochs.length(self.world, self.divider or find_divider())
+
+    def warn_if_short(self, batch_size: int) -> None:
+        """Warn if an epoch has no batch, where a batch that is not full is left out."""
+        if self.length < batch_size:
+            _log.warning(
+                "no batch: the epoch has %d samples for this rank, a batch %d, and drop_last=True "
+                "leaves out what is less",
+                self.length,
+                batch_size,
+            )
 
     @property
     def ahead(self) -> int:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from streaming_core._arguments import checked, suggests, unexpected
+from streaming_core._attributes import engine_of, forget_assigned
 from streaming_core._world import World, detect_world
 from streaming_reader._access import checked_ids, sample_at, select
-from streaming_reader._attributes import engine_of, forget_assigned
 from streaming_reader._dataset_info import DatasetInfo
 from streaming_reader._engine import Engine
 from streaming_reader._epochs import Epochs
@@ -231,9 +231,12 @@ class StreamingDataset(DatasetInfo):
                 one array of all with `offsets`, or `arrow` arrays.
             drop_last: Leave out a last batch that is smaller.
         """
-        counted = self._streaming_engine.counted_batches(
+        engine = self._streaming_engine
+        counted = engine.counted_batches(
             self, batch_size, batch_format=batch_format, ragged=ragged, drop_last=drop_last
         )
+        if drop_last:
+            engine.warn_if_short(batch_size or engine.epochs.batch_size or 1)
         return (batch for batch, _ in counted)
 
     # --- any sample -------------------------------------------------------------------------------

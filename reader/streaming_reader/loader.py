@@ -15,10 +15,10 @@ require("torch", extra="torch", purpose="StreamingDataLoader")
 from torch.utils.data import DataLoader  # noqa: E402 - see above
 
 from streaming_core._arguments import checked, suggests  # noqa: E402 - see above
+from streaming_core._attributes import ENGINE  # noqa: E402 - see above
 from streaming_core._shown import Shown  # noqa: E402 - see above
 from streaming_core.errors import CheckpointError, SchemaError  # noqa: E402 - see above
 from streaming_reader._accelerate import placed  # noqa: E402 - see above
-from streaming_reader._attributes import ENGINE  # noqa: E402 - see above
 from streaming_reader._metrics import Clock, metrics_of  # noqa: E402 - see above
 from streaming_reader._transport import Receiver  # noqa: E402 - see above
 from streaming_reader._transport._source import Collated, MadeByDataset  # noqa: E402 - see above
@@ -194,10 +194,8 @@ class StreamingDataLoader(Shown, DataLoader[Any]):
         received = self._tally.samples * engine.num_ranks
         if self._tally.finished and self.drop_last:
             received = max(received, engine.epochs.left(engine.world))
-        # Subclasses may have a method of their own, which takes what the reference's does.
-        state: dict[str, Any] = cast("Any", self.dataset).state_dict(
-            num_samples=received, from_beginning=False
-        )
+        # Subclasses may have a method of their own, which takes as much as the reference's does.
+        state: dict[str, Any] = cast("Any", self.dataset).state_dict(received, False)  # noqa: FBT003
         return state
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
@@ -225,13 +223,8 @@ class StreamingDataLoader(Shown, DataLoader[Any]):
             self._clock = Clock(dict, self.num_workers)
         else:
             self._check_batch_size()
-            if self.drop_last and engine.length < (self.batch_size or 1):
-                _log.warning(
-                    "no batch: the epoch has %d samples for this rank, a batch %d, and "
-                    "drop_last=True leaves out what is less",
-                    engine.length,
-                    self.batch_size,
-                )
+            if self.drop_last:
+                engine.warn_if_short(self.batch_size or 1)
             stats = engine.epochs.shared.totals
             self._clock = Clock(stats, self.num_workers, is_local=engine.is_local)
         iterator = cast("InProcess | InWorkers", super().__iter__())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from streaming_core._arguments import checked, suggests
+from streaming_core._attributes import engine_of, open_to_subclasses
 from streaming_core._shown import Shown
 from streaming_reader._access import checked_ids, each_of, select
-from streaming_reader._attributes import engine_of, open_to_subclasses
 from streaming_reader._feed import decode_as, decode_list
 from streaming_reader._pipeline import Assembly
 from streaming_reader._setup import open_streams
@@ -45,6 +46,9 @@ class LocalDataset(Shown, MapBase[dict[str, Any]]):
         ...     len(dataset), dataset[-1], dataset[[0, 1]]
         (2, {'x': 2}, [{'x': 1}, {'x': 2}])
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # takes what samples are
 
     @suggests()
     def __init__(

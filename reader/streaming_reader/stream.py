@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 from streaming_core._arguments import checked, suggests
+from streaming_core._attributes import forget_assigned, open_to_subclasses
 from streaming_core._shown import Shown
 from streaming_core._store import RequestPolicy
 from streaming_core.errors import SchemaError
-from streaming_reader._attributes import forget_assigned, open_to_subclasses
 from streaming_reader._cache_home import is_url, user_cache
 from streaming_reader._options import KeptOptions, KeptUrl
 from streaming_reader._reading import HUB, Reading, guarded

@@ -233,7 +233,7 @@ def test_an_error_in_a_thread_ends_the_wait_for_a_buffer() -> None:
         pytest.raises(StoreError, match="was cut"),
         MDSWriter(out="faulty://x", columns=COLUMNS, size_limit=400, max_workers=1) as writer,
     ):
-        take = writer._run.finisher._pool.take  # type: ignore[union-attr]
+        take = writer._streaming_engine._run.finisher._pool.take  # type: ignore[union-attr]
 
         def watched(*, timeout: float) -> Any:
             body = take(timeout=0)
@@ -241,7 +241,7 @@ def test_an_error_in_a_thread_ends_the_wait_for_a_buffer() -> None:
                 reached.set()
             return body or take(timeout=timeout)
 
-        writer._run.finisher._pool.take = watched  # type: ignore[union-attr,method-assign]
+        writer._streaming_engine._run.finisher._pool.take = watched  # type: ignore[union-attr,method-assign]
         for sample in SAMPLES * 100:
             writer.write(sample)
             written += 1

@@ -20,11 +20,18 @@ from streaming_core import (
     Stream,
     StreamingDataLoader,
     StreamingDataset,
+    Transforms,
     World,
     create_dataloader,
     load_index,
 )
-from streaming_core.errors import CheckpointError, SampleError, SchemaError, ShardCorruptError
+from streaming_core.errors import (
+    CheckpointError,
+    IndexMissingError,
+    SampleError,
+    SchemaError,
+    ShardCorruptError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,11 +104,23 @@ def test_a_batch_format_is_refused_at_once(ids_folder: Path, name: Any) -> None:
             make()
 
 
-def test_worlds_are_misspelled_too() -> None:
-    """As every public class, it says what may be meant."""
+def test_worlds_and_transforms_are_misspelled_too() -> None:
+    """As every public class, they say what may be meant."""
     with pytest.raises(TypeError, match="did you mean 'rank'"):
         World(rnak=1)  # type: ignore[call-arg]
     assert World(1, 2).num_ranks == 2
+    with pytest.raises(TypeError, match="did you mean 'keep'"):
+        Transforms(kep=bool)  # type: ignore[call-arg]
+    assert Transforms(bool).keep is bool
+
+
+@pytest.mark.parametrize("place", ["", "/a/x.jpg"])
+def test_a_folder_of_images_is_no_dataset(tmp_path: Path, place: str) -> None:
+    """And it is said how to make one of them."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.jpg").write_bytes(b"x")
+    with pytest.raises(IndexMissingError, match=r"single images.*write them with MDSWriter"):
+        StreamingDataset(local=f"{tmp_path}{place}", batch_size=1)
 
 
 def test_few_samples_ahead_are_a_warning(
@@ -124,8 +143,10 @@ def test_an_epoch_without_batches_is_a_warning(
     with caplog.at_level(logging.WARNING, "streaming_core.reader"):
         assert len(list(StreamingDataLoader(dataset))) == 1
         assert not caplog.records
-        assert not list(StreamingDataLoader(dataset, drop_last=True))
-    assert "no batch: the epoch has 101 samples for this rank, a batch 102" in caplog.text
+        for given in StreamingDataLoader(dataset, drop_last=True), None:
+            assert not list(given or dataset.batches(drop_last=True))
+            assert "no batch: the epoch has 101 samples for this rank, a batch 102" in caplog.text
+            caplog.clear()
 
 
 def test_a_checkpoint_of_other_data_says_where_that_was(

@@ -263,9 +263,9 @@ def test_a_subclass_may_have_the_references_state_dict(ids_folder: Path) -> None
     class Own(StreamingDataset):
         asked: list[tuple[int, bool]]
 
-        def state_dict(self, num_samples: int, from_beginning: bool) -> dict[str, Any]:  # type: ignore[override]
-            self.asked = [*getattr(self, "asked", []), (num_samples, from_beginning)]
-            return super().state_dict(num_samples, from_beginning)
+        def state_dict(self, samples: int, anew: bool) -> dict[str, Any]:  # type: ignore[override]
+            self.asked = [*getattr(self, "asked", []), (samples, anew)]
+            return super().state_dict(samples, anew)
 
     dataset = Own(local=ids_folder, batch_size=4)
     loader = StreamingDataLoader(dataset, 4, drop_last=True)
@@ -407,3 +407,15 @@ def test_what_is_not_set_up_says_so(ids_folder: Path) -> None:
             use()
     with pytest.raises(AttributeError, match="has no attribute 'num_sample'"):
         StreamingDataset(local=ids_folder).num_sample  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_datasets_say_what_their_samples_are(ids_folder: Path) -> None:
+    """In annotations, and where they are subclassed or made."""
+    typed = StreamingDataset[dict[str, int]]  # type: ignore[type-arg]
+    assert typed(local=ids_folder, batch_size=4)[3]["id"] == 3
+
+    class Own(LocalDataset[dict[str, int]]):  # type: ignore[type-arg]
+        """A subclass of what takes one."""
+
+    assert Own(ids_folder)[3]["id"] == 3
+    assert LocalDataset[dict[str, int]](ids_folder)[3]["id"] == 3  # type: ignore[misc]

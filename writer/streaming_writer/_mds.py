@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from streaming_core._arguments import suggests
+from streaming_core._attributes import open_to_subclasses
 from streaming_core._format._mds import MDSColumns, config_bytes, shard_header
 from streaming_writer._arrow import arrow_columns, is_arrow
 from streaming_writer._kind import ShardFile
@@ -64,6 +65,7 @@ class MDSKind:
         return [ShardFile("data", ".mds", body.headed(shard_header(body.lengths, self._header)))]
 
 
+@open_to_subclasses
 class MDSWriter(Writer):
     """Writes samples as MDS shards and an index, as mosaicml-streaming writes and reads them.
 
@@ -119,39 +121,39 @@ class MDSWriter(Writer):
     @property
     def column_names(self) -> list[str]:
         """The columns, in the order in which a record has them."""
-        return self.get_config()["column_names"]  # type: ignore[no-any-return]
+        return self._streaming_engine.kind().config["column_names"]  # type: ignore[no-any-return]
 
     @property
     def column_encodings(self) -> list[str]:
         """The encoding of each column."""
-        return self.get_config()["column_encodings"]  # type: ignore[no-any-return]
+        return self._streaming_engine.kind().config["column_encodings"]  # type: ignore[no-any-return]
 
     @property
     def column_sizes(self) -> list[int | None]:
         """Bytes of the values of each column, None where they vary."""
-        return self.get_config()["column_sizes"]  # type: ignore[no-any-return]
+        return self._streaming_engine.kind().config["column_sizes"]  # type: ignore[no-any-return]
 
     @property
     def compression(self) -> str | None:
         """Such as `zstd:7`, or None."""
-        return self._options.compression
+        return self._streaming_engine.options.compression
 
     @property
     def hashes(self) -> list[str]:
         """The hashes that the index gets of each file."""
-        return list(self._options.hash_names())
+        return list(self._streaming_engine.options.hash_names())
 
     @property
     def size_limit(self) -> int | None:
         """The most bytes of an uncompressed shard; None for no limit but the format's own."""
-        return self._options.limit()
+        return self._streaming_engine.options.limit()
 
     @property
     def keep_local(self) -> bool:
         """Whether the folder's copy stays where there is also a URL."""
-        return self._options.keep_local
+        return self._streaming_engine.options.keep_local
 
     @property
     def remote(self) -> str | None:
         """The URL that is written to, or None if all stays in a folder."""
-        return self._output.remote
+        return self._streaming_engine.output.remote

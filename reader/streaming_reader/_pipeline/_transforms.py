@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
-from streaming_core._arguments import checked, unexpected
+from streaming_core._arguments import checked, suggests, unexpected
 from streaming_core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ class Transforms:
                 _add(made, step, each)
             rows = made
         return rows
+
+
+Transforms.__init__ = suggests()(Transforms.__init__)  # type: ignore[method-assign]
 
 
 def _add(made: list[Any], step: RowTransform, row: Any) -> None:  # noqa: ANN401 - any row

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from streaming_reader._attributes import engine_of
+from streaming_core._attributes import engine_of
 from streaming_reader._epochs import ITERATION
 from streaming_reader._transport._channel import Counted, Delivery
 from streaming_reader._transport._failure import Failure

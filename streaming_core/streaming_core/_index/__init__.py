@@ -5,7 +5,7 @@ from __future__ import annotations
 from streaming_core._index._columns import require_same_columns
 from streaming_core._index._dump import dump_index, dump_table
 from streaming_core._index._judge import INDEX_NAME
-from streaming_core._index._load import load_index, read_index
+from streaming_core._index._load import SINGLE_MEDIA, is_media, load_index, read_index
 from streaming_core._index._merge import merge_tables
 from streaming_core._index._packed import PackedStrings
 from streaming_core._index._parse import MAX_INDEX_BYTES, parse_index
@@ -20,6 +20,7 @@ __all__ = [
     "META_FORMATS",
     "ROLES",
     "ROLE_KEYS",
+    "SINGLE_MEDIA",
     "FileInfo",
     "FileRole",
     "PackedStrings",
@@ -29,6 +30,7 @@ __all__ = [
     "ShardTable",
     "dump_index",
     "dump_table",
+    "is_media",
     "load_index",
     "merge_tables",
     "parse_index",

@@ -15,11 +15,24 @@ if TYPE_CHECKING:
     from streaming_core._index._table import ShardTable
     from streaming_core._store import StorageOptions
 
-__all__ = ["load_index", "read_index"]
+__all__ = ["SINGLE_MEDIA", "is_media", "load_index", "read_index"]
 
 _JOURNAL: Final = ".writing/"
 _MAX_LISTED = 10_000
 _MAX_SHOWN = 8
+_MEDIA: Final = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".wav", ".mp3", ".flac", ".mp4"),
+)
+SINGLE_MEDIA: Final = (
+    "single images, sounds, or videos, which are not samples of a data set: write them with "
+    "MDSWriter, or pack them into tar files or Parquet"
+)
+
+
+def is_media(name: str) -> bool:
+    """Whether a name, or the end of a pattern, is that of a single image, sound, or video."""
+    return name.lower().endswith(_MEDIA)
 
 
 def load_index(
@@ -90,6 +103,8 @@ def _advice(store: Store) -> str:
         more = ", …" if len(folders) > _MAX_SHOWN else ""
         return f"did you mean one of the data sets below it: {shown}{more}? Name it, or its split"
     if not keys and isinstance(store, LocalStore) and store.path.is_file():
+        if is_media(store.url):
+            return f"there are {SINGLE_MEDIA}"
         return "this is a file, whose name tells no format; say what it is, as in format='parquet'"
     if not keys:
         return "nothing at all is there; check the path, and that the data was copied"
@@ -99,6 +114,8 @@ def _advice(store: Store) -> str:
             "copied; 'streaming-core verify --fix' writes one from the shards"
         )
     shown = next((key for key in keys if not key.startswith((".", "_"))), keys[0])
+    if is_media(shown):
+        return f"there are {SINGLE_MEDIA}"
     return (
         f"there are other files, such as {shown!r}: if they are the data, say what they are, as in "
         "format='parquet'; if shards should be there, check the path"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming_core._index import SINGLE_MEDIA, is_media
 from streaming_core._store import LocalStore, open_store, public_url
 from streaming_core._virtual._hub import hub_files
 from streaming_core._virtual._kinds import kind_of_name, open_kind
@@ -69,10 +70,6 @@ _PACKERS: Final = (
 )
 _SHORT: Final = {"tbz": "tar.bz2", "tbz2": "tar.bz2", "txz": "tar.xz", "tzst": "tar.zst"}
 _CARD: Final = "README.md"
-_MEDIA: Final = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".wav", ".mp3", ".flac", ".mp4"),
-)
 _MOST_CARD_BYTES: Final = 16 << 20
 
 
@@ -217,11 +214,8 @@ def guessed_kind(place: Place, names: Iterable[str]) -> str:
         return found[0]
     what = f"of several formats ({', '.join(found)})" if found else "of no known format"
     msg = f"the files in {place.url} are {what}; say which is meant, such as format='parquet'"
-    if place.pattern.lower().endswith(_MEDIA):
-        msg = (
-            f"the files in {place.url} are single images, sounds, or videos, which are not samples "
-            "of a data set: write them with MDSWriter, or pack them into tar files or Parquet"
-        )
+    if is_media(place.pattern):
+        msg = f"the files in {place.url} are {SINGLE_MEDIA}"
     raise SchemaError(msg)
 
 

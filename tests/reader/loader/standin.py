@@ -59,6 +59,9 @@ class _Engine:
     def __reduce__(self) -> Any:
         return _Engine, (self.num_ranks,)
 
+    def warn_if_short(self, batch_size: int) -> None:
+        """Find an epoch long enough."""
+
     def refuse_mixed(self, *_: Any) -> None:
         """Find nothing wrong."""
 
@@ -129,7 +132,7 @@ class Numbers(IterableDataset[Any]):
             for i in range(first, min(first + 4, self.count)):
                 yield {"id": i, "x": np.full(self.width, i)}
 
-    def state_dict(self, num_samples: int, *, from_beginning: bool) -> dict[str, Any]:
+    def state_dict(self, num_samples: int, from_beginning: bool) -> dict[str, Any]:
         """Return what was asked for."""
         return {"num_samples": num_samples, "from_beginning": from_beginning}
 

@@ -55,7 +55,7 @@ def test_options_are_in_nothing_that_is_written(monkeypatch: pytest.MonkeyPatch)
         with kind(out="cloud://x", columns={"a": "int"}, storage_options=_OPTIONS) as writer:
             for a in range(10):
                 writer.write({"a": a})
-            writer._drain()
+            writer._streaming_engine.drain()
             kept = {info.key: store.get(info.key) for info in store.list()}
             assert any(key.startswith(".writing/") for key in kept)
             assert not [key for key, body in kept.items() if b"secret" in body]

@@ -227,8 +227,8 @@ def test_a_displaced_writer_leaves_the_work_of_the_next_alone(root: _Root) -> No
         out = root.out()
         first = root.open(out, max_workers=1)
         _add(first, 1, range(40))
-        first._drain()
-        first._run.finisher.settle()  # type: ignore[union-attr]
+        first._streaming_engine.drain()
+        first._streaming_engine._run.finisher.settle()  # type: ignore[union-attr]
         second = root.open(out, **mode)
         safe = second.num_safe_samples
         assert (safe > 0) == ("resume" in mode)
