@@ -31,6 +31,9 @@ class _Document(msgspec.Struct, frozen=True):
     metas: memoryview
 
 
+_DOCUMENT: Final = msgspec.msgpack.Decoder(_Document)
+
+
 _TEXTS: Final = ("keys", "etags", "constants")
 _HIGH_BITS, _IN_CHARACTER = 0xC0, 0x80
 """Of a byte of UTF-8, and what they are where it is not the first of its character."""
@@ -78,7 +81,7 @@ def parse(data: bytes | memoryview, where: str, filed: Filed | None = None) -> V
     It holds on to `data`.
     """
     try:
-        document = msgspec.msgpack.decode(data, type=_Document)
+        document = _DOCUMENT.decode(data)
         texts: dict[str, Any] = {
             name: PackedStrings(bytes(blob), np.frombuffer(offsets, "<i8").astype(np.int64))
             for name, (blob, offsets) in document.texts.items()

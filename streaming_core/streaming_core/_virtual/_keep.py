@@ -97,6 +97,9 @@ class _Document(msgspec.Struct, frozen=True):
     bits: memoryview
 
 
+_DOCUMENT: Final = msgspec.msgpack.Decoder(_Document)
+
+
 def dump_keep(keep: Keep) -> bytes:
     """Return it as bytes; equal ones give equal bytes."""
     units, samples, offsets = (
@@ -113,7 +116,7 @@ def parse_keep(data: bytes | memoryview, where: str, filed: Filed | None = None)
     It holds on to `data`.
     """
     try:
-        document = msgspec.msgpack.decode(data, type=_Document)
+        document = _DOCUMENT.decode(data)
         units, samples, offsets = (
             np.frombuffer(array, "<i8").astype(np.int64)
             for array in (document.units, document.samples, document.offsets)

@@ -79,6 +79,13 @@ class _Nothing(msgspec.Struct):
     pass
 
 
+_STATUS: Final = msgspec.json.Decoder(_Status)
+_FOLDER: Final = msgspec.json.Decoder(_Folder)
+_READ: Final = msgspec.json.Decoder(_Read)
+_OPENED: Final = msgspec.json.Decoder(_Opened)
+_NOTHING: Final = msgspec.json.Decoder(_Nothing)
+
+
 class DbfsStore(HttpStore):
     """The files below a folder of DBFS.
 
@@ -157,7 +164,7 @@ class DbfsStore(HttpStore):
         """Return size and etag of the file; see `Store.head`."""
         check_key(key, url=self.url, operation="head")
         with self._errors(key, "head"):
-            status = self._asked("GET", "get-status", _Status, path=self._path(key))
+            status = self._asked("GET", "get-status", _STATUS, path=self._path(key))
         if status.is_dir:
             msg = f"head {key!r} in {self.url}: this is a folder, there is no such file"
             raise ObjectNotFoundError(msg)
@@ -175,7 +182,7 @@ class DbfsStore(HttpStore):
         return pieces
 
     def _read(self, key: str, offset: int, length: int) -> bytes:
-        got = self._asked("GET", "read", _Read, path=self._path(key), offset=offset, length=length)
+        got = self._asked("GET", "read", _READ, path=self._path(key), offset=offset, length=length)
         if len(got.data) != got.bytes_read or len(got.data) > length:
             msg = (
                 f"read {key!r} in {self.url}: {len(got.data)} bytes came, announced were "
@@ -207,7 +214,7 @@ class DbfsStore(HttpStore):
     def _folder(self, folder: str) -> Iterator[Entry]:
         try:
             with self._errors("", "list"):
-                found = self._asked("GET", "list", _Folder, path=f"/{folder}")
+                found = self._asked("GET", "list", _FOLDER, path=f"/{folder}")
         except ObjectNotFoundError:
             return
         for status in found.files:
@@ -242,7 +249,7 @@ class DbfsStore(HttpStore):
 
     def _put_blocks(self, path: str, data: bytes, *, if_absent: bool) -> None:
         aside = f"{path.rpartition('/')[0]}/.{secrets.token_hex(8)}{_PART}"
-        handle = self._asked("POST", "create", _Opened, path=aside, overwrite=True).handle
+        handle = self._asked("POST", "create", _OPENED, path=aside, overwrite=True).handle
         try:
             for at in range(0, len(data), _PIECE):
                 self._told("add-block", handle=handle, data=_text(data[at : at + _PIECE]))
@@ -277,9 +284,9 @@ class DbfsStore(HttpStore):
     # --- requests ---------------------------------------------------------------------------------
 
     def _told(self, verb: str, **values: Any) -> None:  # noqa: ANN401 - of any type
-        self._asked("POST", verb, _Nothing, **values)
+        self._asked("POST", verb, _NOTHING, **values)
 
-    def _asked(self, method: str, verb: str, kind: type[_T], **values: Any) -> _T:  # noqa: ANN401 - as above
+    def _asked(self, method: str, verb: str, form: msgspec.json.Decoder[_T], **values: Any) -> _T:  # noqa: ANN401 - as above
         call = Call(method, f"{_API}/{verb}")
         if method == "GET":
             call = call._replace(query={name: str(value) for name, value in values.items()})
@@ -291,7 +298,7 @@ class DbfsStore(HttpStore):
         with self._gate.send(call) as answer:
             text = answer.read(_PAGE_BYTES)
         try:
-            return msgspec.json.decode(text or b"{}", type=kind)
+            return form.decode(text or b"{}")
         except msgspec.DecodeError as error:
             msg = f"{verb} in {self.url}: the answer is not as documented, {error}"
             raise StoreError(msg) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,6 +20,9 @@ __all__ = ["DatabricksGate"]
 class _Said(msgspec.Struct):
     error_code: str = ""
     message: str = ""
+
+
+_SAID: Final = msgspec.json.Decoder(_Said)
 
 
 class DatabricksGate(Gate):
@@ -42,7 +45,7 @@ class DatabricksGate(Gate):
         """Return code and message."""
         del headers
         try:
-            said = msgspec.json.decode(body, type=_Said)
+            said = _SAID.decode(body)
         except msgspec.DecodeError:
             return Refusal()
         return Refusal(said.error_code, said.message)

@@ -55,6 +55,9 @@ class _Page(msgspec.Struct):
     next_page_token: str = ""
 
 
+_PAGE: Final = msgspec.json.Decoder(_Page)
+
+
 class VolumeStore(HttpStore):
     """The files below a folder of a volume.
 
@@ -113,7 +116,7 @@ class VolumeStore(HttpStore):
                 try:
                     call = Call("GET", f"{_FOLDERS}/{quote(folder)}", query)
                     with self._gate.send(call) as answer:
-                        page = msgspec.json.decode(answer.read(_PAGE_BYTES), type=_Page)
+                        page = _PAGE.decode(answer.read(_PAGE_BYTES))
                 except RefusedError as error:
                     if error.status == _MISSING and not token:
                         return

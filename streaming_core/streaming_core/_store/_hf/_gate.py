@@ -135,6 +135,9 @@ class _Revision(msgspec.Struct):
     sha: str
 
 
+_REVISION: Final = msgspec.json.Decoder(_Revision)
+
+
 class HfGate(Gate):
     """One repository, under one identity, seen at one commit.
 
@@ -168,7 +171,7 @@ class HfGate(Gate):
         with self.send(Call("GET", path, {"expand": "sha"})) as answer:
             text = answer.read(_PAGE_BYTES)
         try:
-            found = msgspec.json.decode(text, type=_Revision).sha
+            found = _REVISION.decode(text).sha
         except msgspec.DecodeError:
             found = ""
         if not COMMIT.fullmatch(found):

@@ -46,6 +46,9 @@ class _Entry(msgspec.Struct):
     lfs: _Large | None = None
 
 
+_ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
+
+
 class HfStore(HttpStore):
     """The files below a folder of a repository, all of one commit.
 
@@ -124,7 +127,7 @@ class HfStore(HttpStore):
                         return
                     raise
                 try:
-                    entries = msgspec.json.decode(page, type=list[_Entry])
+                    entries = _ENTRIES.decode(page)
                 except msgspec.DecodeError as error:
                     msg = f"list in {self.url}: the answer is no listing, {error}"
                     raise StoreError(msg) from None

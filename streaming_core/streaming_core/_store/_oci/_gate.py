@@ -37,6 +37,9 @@ class _Said(msgspec.Struct):
     message: str = ""
 
 
+_SAID: Final = msgspec.json.Decoder(_Said)
+
+
 class OciGate(Gate):
     """One object storage service, under one identity."""
 
@@ -69,7 +72,7 @@ class OciGate(Gate):
         """Return code and message."""
         del headers
         try:
-            said = msgspec.json.decode(body, type=_Said)
+            said = _SAID.decode(body)
         except msgspec.DecodeError:
             return Refusal()
         return Refusal(said.code, said.message)

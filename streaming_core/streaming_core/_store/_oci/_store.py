@@ -65,6 +65,10 @@ class _Upload(msgspec.Struct, rename="camel"):
     upload_id: str
 
 
+_PAGE: Final = msgspec.json.Decoder(_Page)
+_UPLOAD: Final = msgspec.json.Decoder(_Upload)
+
+
 class OciStore(HttpStore):
     """The objects below a folder of a bucket.
 
@@ -138,7 +142,7 @@ class OciStore(HttpStore):
                 self._errors("", "list"),
                 self._gate.send(Call("GET", f"{self._bucket}/o", query)) as answer,
             ):
-                page = self._parsed(answer, _Page)
+                page = self._parsed(answer, _PAGE)
             for found in page.objects:
                 key = found.name[len(self._prefix) :]
                 # Folders that consoles make are objects of no bytes whose names end in a slash.
@@ -176,7 +180,7 @@ class OciStore(HttpStore):
             self._check_absent(key)  # it would be refused only after all was sent
         body = [memoryview(msgspec.json.encode({"object": self._prefix + key}))]
         with self._gate.send(Call("POST", f"{self._bucket}/u", {}, only, body)) as answer:
-            upload = self._parsed(answer, _Upload).upload_id
+            upload = self._parsed(answer, _UPLOAD).upload_id
         path = f"{self._bucket}/u/{quote(self._prefix + key)}"
         try:
             step = max(_PART_BYTES, -(-len(data) // _MOST_PARTS))
@@ -227,9 +231,9 @@ class OciStore(HttpStore):
         except ObjectNotFoundError:
             return
 
-    def _parsed(self, answer: Answer, kind: type[_T]) -> _T:
+    def _parsed(self, answer: Answer, form: msgspec.json.Decoder[_T]) -> _T:
         try:
-            return msgspec.json.decode(answer.read(_PAGE_BYTES), type=kind)
+            return form.decode(answer.read(_PAGE_BYTES))
         except msgspec.DecodeError as error:
             msg = f"{self.url}: the answer is not as documented, {error}"
             raise StoreError(msg) from None

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowIpc"]
 
+
+_LAYOUT: Final = msgspec.msgpack.Decoder(Layout)
+
 _GROWS: Final = 3
 """By about how much compressed bodies grow."""
 _NEAR: Final = 64
@@ -235,7 +238,7 @@ def _check_growth(
 @lru_cache(maxsize=32)
 def _layout(data: bytes, where: str) -> Layout:
     try:
-        return msgspec.msgpack.decode(data, type=Layout)
+        return _LAYOUT.decode(data)
     except msgspec.DecodeError as error:
         msg = f"{where}: its index is broken: {error}; index it again"
         raise SourceFormatError(msg) from error

@@ -56,6 +56,9 @@ class _Meta(msgspec.Struct, frozen=True, array_like=True):
     sync: bytes
 
 
+_META: Final = msgspec.msgpack.Decoder(_Meta)
+
+
 class Avro(Kind):
     """Avro files; rows are written one after the other, so whole blocks are fetched."""
 
@@ -283,7 +286,7 @@ def _expanded(codec: str, data: bytes, most: int) -> bytes:
 @lru_cache(maxsize=32)
 def _known(data: bytes, where: str) -> tuple[_Meta, tuple[tuple[str, Node], ...]]:
     try:
-        meta = msgspec.msgpack.decode(data, type=_Meta)
+        meta = _META.decode(data)
         return meta, parse_schema(meta.schema)
     except (msgspec.DecodeError, ValueError) as error:
         msg = f"{where}: its index is broken: {error}; index it again"

@@ -61,6 +61,9 @@ class _Meta(msgspec.Struct, frozen=True, array_like=True):
     leaves: list[Leaf]
 
 
+_META: Final = msgspec.msgpack.Decoder(_Meta)
+
+
 class LitData(Kind):
     """Chunks of litData; beside them lies the `index.json` that says what is in an item.
 
@@ -169,7 +172,7 @@ def _schema(leaves: Sequence[Leaf]) -> Any:  # noqa: ANN401 - of an optional dep
 def _parsed(meta: bytes, where: str) -> _Meta:
     problem = "its values do not fit each other"
     try:
-        told = msgspec.msgpack.decode(meta, type=_Meta)
+        told = _META.decode(meta)
     except (msgspec.DecodeError, ValueError) as error:
         problem = str(error)[:200]
     else:

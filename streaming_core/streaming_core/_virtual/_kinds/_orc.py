@@ -53,6 +53,9 @@ class _Meta(msgspec.Struct, frozen=True, array_like=True):
     """Of the stripes, as they lie in the file."""
 
 
+_META: Final = msgspec.msgpack.Decoder(_Meta)
+
+
 class Orc(PackedKind):
     """ORC files, of which only the wanted columns' streams are fetched."""
 
@@ -256,7 +259,7 @@ def _numbers_of(known: _Meta, columns: Sequence[str]) -> list[int]:
 @lru_cache(maxsize=32)
 def _meta(data: bytes, where: str) -> _Meta:
     try:
-        return msgspec.msgpack.decode(data, type=_Meta)
+        return _META.decode(data)
     except msgspec.DecodeError as error:
         msg = f"{where}: its index is broken: {error}; index it again"
         raise SourceFormatError(msg) from error

@@ -134,6 +134,9 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     """Of a compressed file, the places where expanding can begin."""
 
 
+_ABOUT: Final = msgspec.msgpack.Decoder(About)
+
+
 class Records(Kind):
     """A format whose files are records one after the other, plain or compressed.
 
@@ -361,7 +364,7 @@ def _place(unit: Unit) -> tuple[int, int]:
 def _about(meta: bytes, where: str) -> tuple[About, Any]:
     library = arrow()
     try:
-        about = msgspec.msgpack.decode(meta, type=About)
+        about = _ABOUT.decode(meta)
         return about, library.ipc.read_schema(library.py_buffer(about.schema))
     except (msgspec.DecodeError, library.ArrowException, OSError) as error:
         msg = f"{where}: what the index says of it is broken; index it again"

@@ -216,6 +216,9 @@ class _Document(msgspec.Struct, frozen=True, array_like=True):
     kinds: tuple[str, bytes]
 
 
+_DOCUMENT: Final = msgspec.msgpack.Decoder(_Document)
+
+
 def dump_table(table: Table) -> bytes:
     """Return the table as bytes, each number as narrow as it can be."""
     ends = table.starts + _padded(table.sizes)
@@ -238,7 +241,7 @@ def dump_table(table: Table) -> bytes:
 def parse_table(data: bytes, where: str) -> Table:
     """Return the table in `data`; `SourceFormatError` if it is none."""
     try:
-        document = msgspec.msgpack.decode(data, type=_Document)
+        document = _DOCUMENT.decode(data)
         sizes, gaps = _wide(document.sizes), _wide(document.gaps)
         strides = gaps * BLOCK_BYTES + _padded(sizes)
         table = Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,6 +45,9 @@ class _Meta(msgspec.Struct, frozen=True, array_like=True):
     schema: bytes
     spans: list[tuple[int, int, int, int]]
     meta: bytes
+
+
+_META: Final = msgspec.msgpack.Decoder(_Meta)
 
 
 class TableFiles(Kind):
@@ -235,7 +238,7 @@ def _fitted(bounds: Bounds, kind: Any) -> Bounds:  # noqa: ANN401 - an Arrow typ
 @lru_cache(maxsize=32)
 def _parsed(meta: bytes, where: str) -> _Meta:
     try:
-        return msgspec.msgpack.decode(meta, type=_Meta)
+        return _META.decode(meta)
     except msgspec.DecodeError as error:
         msg = f"{where}: what was noted of the file is broken: {error!s:.200}; index it again"
         raise SourceFormatError(msg) from error

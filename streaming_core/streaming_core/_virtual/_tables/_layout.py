@@ -164,6 +164,9 @@ class _Mapped(msgspec.Struct, frozen=True):
     fields: list[_Mapped] | None = None
 
 
+_MAPPINGS: Final = msgspec.json.Decoder(list[_Mapped])
+
+
 def _with_ids(
     schema: Any,  # noqa: ANN401 - of an optional dependency
     file_schema: Any,  # noqa: ANN401 - see above
@@ -178,7 +181,7 @@ def _with_ids(
         return fields, True
     if names:
         try:
-            mapped = msgspec.json.decode(names, type=list[_Mapped])
+            mapped = _MAPPINGS.decode(names)
         except (msgspec.DecodeError, RecursionError) as error:
             problem = Problem("$", f"no mapping of names: {error!s:.300}", "value")
             raise IndexInvalidError(where, (problem,)) from error

@@ -182,6 +182,9 @@ class _Document(msgspec.Struct, frozen=True):
     files: tuple[_File, ...]
 
 
+_DOCUMENT: Final = msgspec.msgpack.Decoder(_Document)
+
+
 def dump(plan: TablePlan) -> bytes:
     """Return a plan as bytes; equal plans give equal ones."""
     files = tuple(
@@ -205,7 +208,7 @@ def parse(data: bytes, where: str) -> TablePlan:
     """Return the plan in `data`, from `where`; `IndexInvalidError` if it cannot be trusted."""
     arrow = require("pyarrow", extra="parquet", purpose="reading a table")
     try:
-        document = msgspec.msgpack.decode(data, type=_Document)
+        document = _DOCUMENT.decode(data)
         _check(document)
         return TablePlan(
             root=document.root,

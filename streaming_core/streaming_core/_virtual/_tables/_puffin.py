@@ -47,6 +47,9 @@ class _Footer(msgspec.Struct, frozen=True):
     blobs: list[_Blob]
 
 
+_FOOTER: Final = msgspec.json.Decoder(_Footer)
+
+
 def deletion_vectors(reader: SourceReader, rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
     """Return the deleted positions that a Puffin file has for the data files in `rows`.
 
@@ -118,7 +121,7 @@ def _footer(reader: SourceReader) -> _Footer:
         msg = f"{where}: no {_MAGIC!r} before the footer at byte {begin}"
         raise SourceFormatError(msg)
     try:
-        return msgspec.json.decode(_expanded(payload, where) if flags else payload, type=_Footer)
+        return _FOOTER.decode(_expanded(payload, where) if flags else payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{where}: the footer is broken: {error!s:.200}"
         raise SourceFormatError(msg) from error
